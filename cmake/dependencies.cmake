@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+# Libraries from packages (docs/dependencies.md says why each). yyjson comes from the system where it
+# is packaged, else from the pinned source that scripts/deps unpacks into build/deps/yyjson.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+
+add_library(caisson_deps INTERFACE)
+target_link_libraries(caisson_deps INTERFACE PkgConfig::PCRE2 PkgConfig::UTF8PROC Threads::Threads m)
+
+pkg_check_modules(YYJSON QUIET IMPORTED_TARGET yyjson)
+if(YYJSON_FOUND)
+    target_link_libraries(caisson_deps INTERFACE PkgConfig::YYJSON)
+else()
+    set(CAISSON_YYJSON_DIR ${CMAKE_SOURCE_DIR}/build/deps/yyjson CACHE PATH "yyjson.c and yyjson.h")
+    if(NOT EXISTS ${CAISSON_YYJSON_DIR}/yyjson.c)
+        message(FATAL_ERROR "yyjson is neither installed nor in ${CAISSON_YYJSON_DIR}: run scripts/deps")
+    endif()
+    add_library(caisson_yyjson OBJECT ${CAISSON_YYJSON_DIR}/yyjson.c)
+    target_include_directories(caisson_yyjson SYSTEM PUBLIC ${CAISSON_YYJSON_DIR})
+    list(APPEND CAISSON_EXTRA_OBJECTS $<TARGET_OBJECTS:caisson_yyjson>)
+    target_include_directories(caisson_deps SYSTEM INTERFACE ${CAISSON_YYJSON_DIR})
+endif()

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+# Compile flags that every target shares. -ffp-contract=off is part of the product: the same bits on
+# every compiler (docs/architecture.md, "Same bits").
+add_library(caisson_flags INTERFACE)
+target_compile_options(caisson_flags INTERFACE
+    -ffp-contract=off -fno-math-errno
+    -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
+    -Wwrite-strings -Wundef -Wdouble-promotion)
+target_compile_definitions(caisson_flags INTERFACE _GNU_SOURCE _FILE_OFFSET_BITS=64)
+if(CAISSON_WERROR)
+    target_compile_options(caisson_flags INTERFACE -Werror)
+endif()
+if(CAISSON_SANITIZE)
+    target_compile_options(caisson_flags INTERFACE
+        -fsanitize=${CAISSON_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(caisson_flags INTERFACE -fsanitize=${CAISSON_SANITIZE})
+endif()
+
+# kernels/x86/matmul_q8_row_avx2.c is compiled with AVX2, and only that file.
+function(caisson_isa_flags)
+    foreach(file ${ARGN})
+        if(file MATCHES "_avx2\\.c$")
+            set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS -mavx2 -mfma -mf16c)
+        elseif(file MATCHES "_fma\\.c$")
+            set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS -mfma)
+        elseif(file MATCHES "_dotprod\\.c$")
+            set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS -march=armv8.2-a+dotprod)
+        endif()
+    endforeach()
+endfunction()

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The description of a model: the `arch` object of a CMF header (facts 2.3), as a struct.
+ *
+ * Import recipes fill it, the CMF reader parses it, the engine's plan reads it. Nothing in it names
+ * a family except arch_name, which the engine never looks at: differences are data (rope kind, norm
+ * style, gates) or the presence of tensors.
+ *
+ * "absent" optional numbers are held as has_* flags where 0 is a meaningful value, else as 0.
+ */
+#ifndef CSN_ARCH_ARCH_H
+#define CSN_ARCH_ARCH_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/str.h"
+
+typedef enum csn_layer_type {
+    CSN_LAYER_FULL_ATTENTION,
+    CSN_LAYER_LINEAR_ATTENTION,
+    CSN_LAYER_SLIDING_ATTENTION,
+    CSN_LAYER_SHORT_CONV,
+    CSN_LAYER_KDA
+} csn_layer_type;
+
+typedef enum csn_norm_style { CSN_NORM_QWEN /* x*w */, CSN_NORM_GEMMA /* x*(1+w) */ } csn_norm_style;
+typedef enum csn_act { CSN_ACT_SILU, CSN_ACT_GELU_TANH, CSN_ACT_SITU } csn_act;
+
+typedef struct csn_arch {
+    csn_str arch_name;
+    uint32_t hidden_size, intermediate_size, n_layers, n_heads, n_kv_heads, head_dim, vocab_size;
+    uint32_t max_position_embeddings;
+    csn_layer_type *layer_types; /* [n_layer_types]; a layer beyond it is full attention */
+    uint32_t n_layer_types;
+
+    double rms_norm_eps;
+    csn_norm_style norm_style;
+    csn_act hidden_act;
+    bool tie_word_embeddings;
+    float embed_multiplier;    /* 1.0 = none */
+    float logit_multiplier;    /* 1.0 = none */
+    double query_pre_attn_scalar;     /* 0 = absent: head_dim */
+    double attn_logit_softcapping;    /* 0 = absent */
+    double final_logit_softcapping;   /* 0 = absent */
+    bool attn_v_norm;
+
+    double rope_theta;
+    float partial_rotary_factor;      /* 1.0 = all of head_dim */
+    double rope_local_base_freq;      /* 0 = absent: rope_theta */
+    float local_partial_rotary_factor;/* 0 = absent */
+    double *rope_freq_factors;        /* [n_rope_freq_factors]: inv_freq[i] /= factors[i] */
+    uint32_t n_rope_freq_factors;
+    struct {
+        bool present;
+        float factor, beta_fast, beta_slow, attention_factor;
+        bool has_mscale_all_dim;
+        float mscale_all_dim;
+        uint32_t original_max_position_embeddings;
+    } yarn;
+    /* Phi longrope, key "caisson.longrope" {short_factor, long_factor,
+     * original_max_position_embeddings, attention_factor}. A token at position p of a request whose
+     * prompt has n tokens uses long_factor iff max(n, p + 1) > original (as transformers does). */
+    struct {
+        bool present;
+        double *short_factor, *long_factor; /* [n] each, n = rotary_dim / 2 */
+        uint32_t n;
+        uint32_t original_max_position_embeddings;
+        float attention_factor;
+    } longrope;
+
+    /* Layer i is global iff (i + 1) % sliding_window_pattern == 0; the others, and layers typed
+     * SlidingAttention, see the last sliding_window keys, their own included. With no pattern and
+     * no SlidingAttention layer (mistral): every layer is local, key "caisson.sliding_all". */
+    uint32_t sliding_window, sliding_window_pattern; /* 0 = absent */
+    bool sliding_all;
+
+    /* Facts beyond the dense core: parsed, kept and written; what the engine cannot run yet is
+     * refused by the plan by name. */
+    uint32_t *attention_heads_per_layer; /* [n_layers] or NULL */
+    uint32_t global_head_dim, n_global_kv_heads;
+    float global_partial_rotary_factor;
+    uint32_t head_clusters;
+    uint32_t num_loops; /* 1 */
+    bool loop_final_norm;
+    struct {
+        bool present;
+        uint32_t n_experts, top_k, moe_intermediate_size;
+        bool norm_topk_prob, has_shared, router_sigmoid, router_resonance, has_scaling;
+        uint32_t shared_expert_intermediate_size;
+        double routed_scaling_factor;
+    } moe;
+    struct {
+        bool present;
+        uint32_t n_layers;
+        bool share_lm_head, share_embed;
+    } mtp;
+    struct {
+        bool present;
+        uint32_t kv_lora_rank, qk_rope_head_dim, qk_nope_head_dim, v_head_dim, q_lora_rank;
+        bool nope;
+    } mla;
+    struct {
+        bool present;
+        csn_str kind;
+        uint32_t n_heads, nphase, value_head_dim;
+    } linear_core;
+    uint32_t linear_conv_kernel_dim, linear_n_key_heads, linear_n_value_heads;
+    uint32_t linear_key_head_dim, linear_value_head_dim; /* 0 = null */
+    bool has_situ_beta, has_situ_linear_beta, has_kda_gate_lower_bound, has_g3n;
+    double activation_situ_beta, activation_situ_linear_beta, kda_gate_lower_bound;
+
+    /* Keys of the source `arch` object that are not in this struct, kept on rewrite:
+     * a parsed object or NULL, owned by whoever owns the arch's document. */
+    const csn_jval *source;
+} csn_arch;
+
+/* Defaults of facts 2.3 (rope_theta 10000, multipliers 1, num_loops 1, silu, ...). */
+void csn_arch_init(csn_arch *arch);
+
+/* Parses an `arch` object; strings and arrays go to `arena`; `object` must outlive the arch
+ * (unknown keys). Errors: CAISSON_E_PARSE with tensor = the key. Also checks ranges that later
+ * arithmetic relies on: counts > 0, n_heads % n_kv_heads == 0, head_dim even, sizes below 2^31. */
+caisson_status csn_arch_parse(const csn_jval *object, csn_arena *arena, csn_arch *ret,
+                              caisson_error *err);
+/* Writes the object (key order of facts 2.1, then unknown keys of arch->source). */
+void csn_arch_write(const csn_arch *arch, csn_jw *w);
+
+/* True if layer i sees only the last sliding_window keys. */
+bool csn_arch_is_local(const csn_arch *arch, uint32_t i_layer);
+/* Rotated dims of a head: max(2, trunc(head_dim * factor)), even. */
+uint32_t csn_arch_rotary_dim(const csn_arch *arch, uint32_t i_layer);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CPU features, asked once. __builtin_cpu_supports checks the OS side (XCR0) as well. */
+#include "base/cpu.h"
+
+#include <stdatomic.h>
+
+static _Atomic uint32_t mask = UINT32_MAX;
+
+static uint32_t detect(void) {
+    uint32_t f = 0;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("fma")) {
+        f |= CSN_CPU_FMA;
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("f16c")) {
+        f |= CSN_CPU_AVX2;
+    }
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+        f |= CSN_CPU_AVX512;
+        if (__builtin_cpu_supports("avx512vnni")) {
+            f |= CSN_CPU_VNNI512;
+        }
+    }
+#elif defined(__aarch64__)
+    f |= CSN_CPU_NEON;
+#endif
+    return f;
+}
+
+uint32_t csn_cpu_flags(void) {
+    static _Atomic uint32_t known; /* 0 = not yet asked; bit 31 = asked */
+    uint32_t f = atomic_load_explicit(&known, memory_order_relaxed);
+    if (f == 0) {
+        f = detect() | UINT32_C(1) << 31;
+        atomic_store_explicit(&known, f, memory_order_relaxed);
+    }
+    return f & atomic_load_explicit(&mask, memory_order_relaxed) & ~(UINT32_C(1) << 31);
+}
+
+void csn_cpu_mask(uint32_t m) {
+    atomic_store(&mask, m);
+}

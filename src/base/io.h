@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All file access, behind one contract, so that tests can return short reads, EIO and a full disk.
+ *
+ * csn_fs makes and removes files; csn_file is one open file. csn_fs_os() is the real thing; tests
+ * wrap it (tests/fault/faulty_fs.h). A short read at the end of a file is an error here:
+ * csn_file_read_at fills the whole buffer or fails, and never trusts one system call to do so.
+ */
+#ifndef CSN_BASE_IO_H
+#define CSN_BASE_IO_H
+
+#include "base/error.h"
+#include "base/str.h"
+
+typedef struct csn_file csn_file;
+typedef struct csn_fs csn_fs;
+
+typedef struct csn_file_ops {
+    /* Reads or writes up to n bytes at off; *ret_n = how many (0 = end of file). */
+    caisson_status (*read)(csn_file *f, uint64_t off, void *buf, size_t n, size_t *ret_n,
+                           caisson_error *err);
+    caisson_status (*write)(csn_file *f, uint64_t off, const void *buf, size_t n, size_t *ret_n,
+                            caisson_error *err);
+    caisson_status (*size)(csn_file *f, uint64_t *ret, caisson_error *err);
+    caisson_status (*truncate)(csn_file *f, uint64_t size, caisson_error *err);
+    caisson_status (*sync)(csn_file *f, caisson_error *err);
+    /* Maps [0, size) read-only. */
+    caisson_status (*map)(csn_file *f, uint64_t size, const uint8_t **ret, caisson_error *err);
+    void (*unmap)(csn_file *f, const uint8_t *p, uint64_t size);
+    void (*close)(csn_file *f);
+} csn_file_ops;
+
+struct csn_file {
+    const csn_file_ops *ops;
+    const char *path; /* owned by the file; for error messages */
+};
+
+typedef enum csn_open_mode { CSN_OPEN_READ, CSN_OPEN_CREATE_NEW, CSN_OPEN_READ_WRITE } csn_open_mode;
+
+typedef struct csn_fs_ops {
+    caisson_status (*open)(csn_fs *fs, const char *path, csn_open_mode mode, csn_file **ret,
+                           caisson_error *err);
+    caisson_status (*rename)(csn_fs *fs, const char *from, const char *to, caisson_error *err);
+    caisson_status (*remove)(csn_fs *fs, const char *path, caisson_error *err);
+    caisson_status (*sync_dir)(csn_fs *fs, const char *path_in_dir, caisson_error *err);
+    caisson_status (*free_bytes)(csn_fs *fs, const char *path_in_dir, uint64_t *ret,
+                                 caisson_error *err);
+    bool (*exists)(csn_fs *fs, const char *path);
+    bool (*is_dir)(csn_fs *fs, const char *path);
+} csn_fs_ops;
+
+struct csn_fs {
+    const csn_fs_ops *ops;
+};
+
+csn_fs *csn_fs_os(void); /* the operating system's files; never NULL, never freed */
+
+static inline caisson_status csn_fs_open(csn_fs *fs, const char *path, csn_open_mode mode,
+                                         csn_file **ret, caisson_error *err) {
+    return fs->ops->open(fs, path, mode, ret, err);
+}
+void csn_file_close(csn_file *f); /* NULL is fine */
+caisson_status csn_file_size(csn_file *f, uint64_t *ret, caisson_error *err);
+/* Exactly n bytes, or CAISSON_E_IO (file shorter than asked: both numbers are in the error). */
+caisson_status csn_file_read_at(csn_file *f, uint64_t off, void *buf, size_t n, caisson_error *err);
+caisson_status csn_file_write_at(csn_file *f, uint64_t off, const void *buf, size_t n,
+                                 caisson_error *err);
+/* The whole file into *ret (max bytes at most, else CAISSON_E_LIMIT); ret->max is set by it. */
+caisson_status csn_fs_read_all(csn_fs *fs, const char *path, uint64_t max, csn_buf *ret,
+                               caisson_error *err);
+/* The whole file replaced at once: written beside it, synced, renamed, directory synced. */
+caisson_status csn_fs_write_all(csn_fs *fs, const char *path, csn_str bytes, caisson_error *err);
+
+#endif

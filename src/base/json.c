@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON by yyjson: this is the one file that includes it. yyjson parses iteratively, so hostile
+ * depth cannot overflow the stack; the limits are checked on the finished document, whose values
+ * lie in one array. The text is copied and parsed in place. */
+#include "base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <yyjson.h>
+
+#include "base/alloc.h"
+#include "base/utf8.h"
+#include "caisson/limits.h"
+
+struct csn_json {
+    yyjson_doc *doc;
+    char *text;
+};
+
+/* yyjson's allocator, led through ours so that tests can fail it. */
+static void *mem_malloc(void *ctx, size_t n) {
+    (void)ctx;
+    caisson_error err;
+    void *p = NULL;
+    /* csn_realloc does not zero: the document is large and yyjson writes all of it. */
+    return csn_realloc(&p, n, 1, &err) == CAISSON_OK ? p : NULL;
+}
+static void *mem_realloc(void *ctx, void *p, size_t old, size_t n) {
+    (void)ctx;
+    (void)old;
+    caisson_error err;
+    return csn_realloc(&p, n, 1, &err) == CAISSON_OK ? p : NULL;
+}
+static void mem_free(void *ctx, void *p) {
+    (void)ctx;
+    csn_free(p);
+}
+static const yyjson_alc allocator = {mem_malloc, mem_realloc, mem_free, NULL};
+
+static const yyjson_val *val(const csn_jval *v) {
+    return (const yyjson_val *)(const void *)v;
+}
+static const csn_jval *wrap(const yyjson_val *v) {
+    return (const csn_jval *)(const void *)v;
+}
+
+/* Depth of nesting, found before parsing so that a hostile text costs one pass; brackets inside
+ * strings do not count. */
+static caisson_status check_depth(csn_str text, caisson_error *err) {
+    size_t depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.ptr[i];
+        if (in_string) {
+            if (c == '\\') {
+                i++;
+            } else if (c == '"') {
+                in_string = false;
+            }
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > CAISSON_MAX_JSON_DEPTH) {
+                return CSN_FAIL(err, CAISSON_E_LIMIT, .what = "JSON is nested too deeply", CSN_AT(i),
+                                CSN_VALUES(CAISSON_MAX_JSON_DEPTH, depth));
+            }
+        } else if (c == ']' || c == '}') {
+            depth -= depth > 0;
+        }
+    }
+    return CAISSON_OK;
+}
+
+static int compare_keys(const void *a, const void *b) {
+    const yyjson_val *ka = *(yyjson_val *const *)a;
+    const yyjson_val *kb = *(yyjson_val *const *)b;
+    return csn_str_cmp(csn_str_make(unsafe_yyjson_get_str((void *)ka), unsafe_yyjson_get_len((void *)ka)),
+                       csn_str_make(unsafe_yyjson_get_str((void *)kb), unsafe_yyjson_get_len((void *)kb)));
+}
+
+/* Sorts the keys of one object: n log n, so a million keys do not become a trillion compares. */
+static caisson_status check_unique(yyjson_val *object, caisson_error *err) {
+    size_t n = unsafe_yyjson_get_len(object);
+    if (n < 2) {
+        return CAISSON_OK;
+    }
+    yyjson_val **keys;
+    CSN_TRY(CSN_NEW(n, &keys, err));
+    yyjson_obj_iter it = yyjson_obj_iter_with(object);
+    for (size_t i = 0; i < n; i++) {
+        keys[i] = yyjson_obj_iter_next(&it);
+    }
+    qsort(keys, n, sizeof(yyjson_val *), compare_keys);
+    caisson_status status = CAISSON_OK;
+    for (size_t i = 1; i < n && status == CAISSON_OK; i++) {
+        if (compare_keys(&keys[i - 1], &keys[i]) == 0) {
+            status = CSN_FAIL(err, CAISSON_E_PARSE, .what = "key given twice in one JSON object",
+                              .tensor = csn_str_make(unsafe_yyjson_get_str(keys[i]),
+                                                     unsafe_yyjson_get_len(keys[i])));
+        }
+    }
+    csn_free(keys);
+    return status;
+}
+
+static caisson_status check_document(yyjson_doc *doc, unsigned flags, caisson_error *err) {
+    size_t n = yyjson_doc_get_val_count(doc);
+    if (n > CAISSON_MAX_JSON_VALUES) {
+        return CSN_FAIL(err, CAISSON_E_LIMIT, .what = "too many JSON values",
+                        CSN_VALUES(CAISSON_MAX_JSON_VALUES, n));
+    }
+    if ((flags & CSN_JSON_UNIQUE) == 0) {
+        return CAISSON_OK;
+    }
+    yyjson_val *v = yyjson_doc_get_root(doc); /* all values lie behind the root, in order */
+    for (size_t i = 0; i < n; i++) {
+        if (yyjson_is_obj(v + i)) {
+            CSN_TRY(check_unique(v + i, err));
+        }
+    }
+    return CAISSON_OK;
+}
+
+caisson_status csn_json_parse(csn_str text, unsigned flags, csn_json **ret, caisson_error *err) {
+    CSN_TRY(check_depth(text, err));
+    if (text.len > UINT32_MAX) {
+        return CSN_FAIL(err, CAISSON_E_LIMIT, .what = "JSON text is too long",
+                        CSN_VALUES(UINT32_MAX, text.len));
+    }
+    csn_json *j;
+    CSN_TRY(CSN_NEW(1, &j, err));
+    caisson_status status = csn_realloc((void **)&j->text, text.len + YYJSON_PADDING_SIZE, 1, err);
+    if (status != CAISSON_OK) {
+        csn_json_free(j);
+        return status;
+    }
+    if (text.len > 0) {
+        memcpy(j->text, text.ptr, text.len);
+    }
+    memset(j->text + text.len, 0, YYJSON_PADDING_SIZE);
+    yyjson_read_err read_err = {0};
+    j->doc = yyjson_read_opts(j->text, text.len, YYJSON_READ_INSITU, &allocator, &read_err);
+    if (j->doc == NULL) {
+        if (read_err.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION) {
+            status = csn_fail_nomem(err, text.len);
+        } else {
+            const char *why = read_err.msg != NULL ? read_err.msg : "not JSON";
+            status = CSN_FAIL(err, CAISSON_E_PARSE, .what = "not valid JSON",
+                              CSN_AT(read_err.pos), .want = csn_str_from(why));
+        }
+    } else {
+        status = check_document(j->doc, flags, err);
+    }
+    if (status != CAISSON_OK) {
+        csn_json_free(j);
+        return status;
+    }
+    *ret = j;
+    return CAISSON_OK;
+}
+
+void csn_json_free(csn_json *doc) {
+    if (doc == NULL) {
+        return;
+    }
+    yyjson_doc_free(doc->doc);
+    csn_free(doc->text);
+    csn_free(doc);
+}
+
+const csn_jval *csn_json_root(const csn_json *doc) {
+    return doc == NULL ? NULL : wrap(yyjson_doc_get_root(doc->doc));
+}
+
+csn_jkind csn_jval_kind(const csn_jval *v) {
+    yyjson_val *y = (yyjson_val *)val(v);
+    switch (yyjson_get_type(y)) {
+    case YYJSON_TYPE_NULL: return CSN_JSON_NULL;
+    case YYJSON_TYPE_BOOL: return CSN_JSON_BOOL;
+    case YYJSON_TYPE_NUM: return yyjson_is_real(y) ? CSN_JSON_REAL : CSN_JSON_INT;
+    case YYJSON_TYPE_STR: return CSN_JSON_STRING;
+    case YYJSON_TYPE_ARR: return CSN_JSON_ARRAY;
+    case YYJSON_TYPE_OBJ: return CSN_JSON_OBJECT;
+    default: return CSN_JSON_ABSENT;
+    }
+}
+
+const csn_jval *csn_jval_get(const csn_jval *object, const char *key) {
+    return wrap(yyjson_obj_get((yyjson_val *)val(object), key));
+}
+
+size_t csn_jval_len(const csn_jval *v) {
+    yyjson_val *y = (yyjson_val *)val(v);
+    return yyjson_is_ctn(y) ? unsafe_yyjson_get_len(y) : 0;
+}
+
+bool csn_jval_str(const csn_jval *v, csn_str *ret) {
+    yyjson_val *y = (yyjson_val *)val(v);
+    if (!yyjson_is_str(y)) {
+        return false;
+    }
+    *ret = csn_str_make(unsafe_yyjson_get_str(y), unsafe_yyjson_get_len(y));
+    return true;
+}
+
+bool csn_jval_bool(const csn_jval *v, bool *ret) {
+    yyjson_val *y = (yyjson_val *)val(v);
+    if (!yyjson_is_bool(y)) {
+        return false;
+    }
+    *ret = unsafe_yyjson_get_bool(y);
+    return true;
+}
+
+bool csn_jval_i64(const csn_jval *v, int64_t *ret) {
+    yyjson_val *y = (yyjson_val *)val(v);
+    if (yyjson_is_sint(y)) {
+        *ret = unsafe_yyjson_get_sint(y);
+        return true;
+    }
+    if (yyjson_is_uint(y) && unsafe_yyjson_get_uint(y) <= INT64_MAX) {
+        *ret = (int64_t)unsafe_yyjson_get_uint(y);
+        return true;
+    }
+    return false;
+}
+
+bool csn_jval_u64(const csn_jval *v, uint64_t *ret) {
+    yyjson_val *y = (yyjson_val *)val(v);
+    if (yyjson_is_uint(y)) {
+        *ret = unsafe_yyjson_get_uint(y);
+        return true;
+    }
+    if (yyjson_is_sint(y) && unsafe_yyjson_get_sint(y) >= 0) {
+        *ret = (uint64_t)unsafe_yyjson_get_sint(y);
+        return true;
+    }
+    return false;
+}
+
+bool csn_jval_f64(const csn_jval *v, double *ret) {
+    yyjson_val *y = (yyjson_val *)val(v);
+    if (!yyjson_is_num(y)) {
+        return false;
+    }
+    *ret = yyjson_get_num(y);
+    return true;
+}
+
+csn_jiter csn_jval_iter(const csn_jval *v) {
+    yyjson_val *y = (yyjson_val *)val(v);
+    csn_jiter it = {.index = SIZE_MAX};
+    if (yyjson_is_ctn(y)) {
+        it.priv_next = y + 1;
+        it.priv_left = unsafe_yyjson_get_len(y);
+        it.priv_is_object = yyjson_is_obj(y);
+    }
+    return it;
+}
+
+bool csn_jiter_next(csn_jiter *it) {
+    if (it->priv_left == 0) {
+        return false;
+    }
+    const yyjson_val *v = it->priv_next;
+    if (it->priv_is_object) {
+        it->key = csn_str_make(unsafe_yyjson_get_str((void *)v), unsafe_yyjson_get_len((void *)v));
+        v++;
+    }
+    it->value = wrap(v);
+    it->index++;
+    it->priv_left--;
+    it->priv_next = unsafe_yyjson_get_next((yyjson_val *)v);
+    return true;
+}
+
+/* ---- writing ---- */
+
+csn_jw csn_jw_begin(csn_buf *out, caisson_error *err) {
+    return (csn_jw){.out = out, .err = err, .status = CAISSON_OK};
+}
+
+static void put(csn_jw *w, const char *bytes, size_t n) {
+    if (w->status == CAISSON_OK) {
+        w->status = csn_buf_append(w->out, bytes, n, w->err);
+    }
+}
+
+static void put_line(csn_jw *w) {
+    if (!w->pretty) {
+        return;
+    }
+    put(w, "\n", 1);
+    for (unsigned i = 0; i < w->depth; i++) {
+        put(w, "  ", 2);
+    }
+}
+
+/* What stands before a value or key: the comma, and in pretty form the line break. */
+static void separate(csn_jw *w) {
+    if (w->need_comma) {
+        put(w, ",", 1);
+    }
+    if (w->depth > 0 && w->out->len > 0 && w->out->ptr[w->out->len - 1] != ':' &&
+        !(w->pretty && w->out->ptr[w->out->len - 1] == ' ')) {
+        put_line(w);
+    }
+}
+
+static void open_container(csn_jw *w, char c) {
+    separate(w);
+    put(w, &c, 1);
+    w->need_comma = false;
+    w->depth++;
+}
+
+static void close_container(csn_jw *w, char c) {
+    w->depth--;
+    if (w->need_comma) { /* not empty */
+        put_line(w);
+    }
+    put(w, &c, 1);
+    w->need_comma = true;
+}
+
+void csn_jw_object(csn_jw *w) { open_container(w, '{'); }
+void csn_jw_object_end(csn_jw *w) { close_container(w, '}'); }
+void csn_jw_array(csn_jw *w) { open_container(w, '['); }
+void csn_jw_array_end(csn_jw *w) { close_container(w, ']'); }
+
+static void put_quoted(csn_jw *w, csn_str s) {
+    put(w, "\"", 1);
+    size_t i = 0;
+    size_t clean = 0; /* start of the run that needs no escape */
+    while (i < s.len) {
+        unsigned char c = (unsigned char)s.ptr[i];
+        if (c >= 0x20 && c < 0x80 && c != '"' && c != '\\') {
+            i++;
+            continue;
+        }
+        uint32_t cp;
+        size_t k = csn_utf8_decode(s, i, &cp);
+        if (k > 1) {
+            i += k;
+            continue;
+        }
+        put(w, s.ptr + clean, i - clean);
+        char esc[8];
+        int n;
+        switch (c) {
+        case '"': n = snprintf(esc, sizeof(esc), "\\\""); break;
+        case '\\': n = snprintf(esc, sizeof(esc), "\\\\"); break;
+        case '\n': n = snprintf(esc, sizeof(esc), "\\n"); break;
+        case '\r': n = snprintf(esc, sizeof(esc), "\\r"); break;
+        case '\t': n = snprintf(esc, sizeof(esc), "\\t"); break;
+        default:
+            n = c < 0x80 ? snprintf(esc, sizeof(esc), "\\u%04x", c)
+                         : snprintf(esc, sizeof(esc), "\xef\xbf\xbd"); /* U+FFFD */
+            break;
+        }
+        put(w, esc, (size_t)n);
+        i++;
+        clean = i;
+    }
+    put(w, s.ptr + clean, s.len - clean);
+    put(w, "\"", 1);
+}
+
+void csn_jw_key(csn_jw *w, csn_str key) {
+    separate(w);
+    put_quoted(w, key);
+    put(w, w->pretty ? ": " : ":", w->pretty ? 2 : 1);
+    w->need_comma = false;
+}
+
+static void put_scalar(csn_jw *w, const char *text, int n) {
+    separate(w);
+    put(w, text, (size_t)n);
+    w->need_comma = true;
+}
+
+void csn_jw_str(csn_jw *w, csn_str s) {
+    separate(w);
+    put_quoted(w, s);
+    w->need_comma = true;
+}
+
+void csn_jw_u64(csn_jw *w, uint64_t v) {
+    char t[24];
+    put_scalar(w, t, snprintf(t, sizeof(t), "%" PRIu64, v));
+}
+
+void csn_jw_i64(csn_jw *w, int64_t v) {
+    char t[24];
+    put_scalar(w, t, snprintf(t, sizeof(t), "%" PRId64, v));
+}
+
+/* "1e+06" -> "1e6"-like forms are legal either way; what matters is that an integral value shows
+ * that it is a float, and that the text reads back equal. */
+static void put_real(csn_jw *w, double v, bool is_f32) {
+    if (!isfinite(v)) {
+        csn_jw_null(w); /* JSON has no infinity; callers check before */
+        return;
+    }
+    char t[40];
+    int n = 0;
+    for (int digits = 1; digits <= 17; digits++) {
+        n = snprintf(t, sizeof(t), "%.*g", digits, v);
+        double back = strtod(t, NULL);
+        if (is_f32 ? (float)back == (float)v : back == v) {
+            break;
+        }
+    }
+    if (strpbrk(t, ".e") == NULL) {
+        t[n++] = '.';
+        t[n++] = '0';
+    }
+    put_scalar(w, t, n);
+}
+
+void csn_jw_f64(csn_jw *w, double v) { put_real(w, v, false); }
+void csn_jw_f32(csn_jw *w, float v) { put_real(w, (double)v, true); }
+
+void csn_jw_bool(csn_jw *w, bool v) {
+    put_scalar(w, v ? "true" : "false", v ? 4 : 5);
+}
+
+void csn_jw_null(csn_jw *w) {
+    put_scalar(w, "null", 4);
+}
+
+void csn_jw_value(csn_jw *w, const csn_jval *v) {
+    switch (csn_jval_kind(v)) {
+    case CSN_JSON_STRING: {
+        csn_str s = {0};
+        csn_jval_str(v, &s);
+        csn_jw_str(w, s);
+        break;
+    }
+    case CSN_JSON_BOOL: {
+        bool b = false;
+        csn_jval_bool(v, &b);
+        csn_jw_bool(w, b);
+        break;
+    }
+    case CSN_JSON_INT: {
+        uint64_t u;
+        int64_t i;
+        if (csn_jval_u64(v, &u)) {
+            csn_jw_u64(w, u);
+        } else if (csn_jval_i64(v, &i)) {
+            csn_jw_i64(w, i);
+        }
+        break;
+    }
+    case CSN_JSON_REAL: {
+        double d = 0;
+        csn_jval_f64(v, &d);
+        csn_jw_f64(w, d);
+        break;
+    }
+    case CSN_JSON_ARRAY:
+        csn_jw_array(w);
+        for (csn_jiter it = csn_jval_iter(v); csn_jiter_next(&it);) {
+            csn_jw_value(w, it.value); /* depth is bounded by CAISSON_MAX_JSON_DEPTH */
+        }
+        csn_jw_array_end(w);
+        break;
+    case CSN_JSON_OBJECT:
+        csn_jw_object(w);
+        for (csn_jiter it = csn_jval_iter(v); csn_jiter_next(&it);) {
+            csn_jw_key(w, it.key);
+            csn_jw_value(w, it.value);
+        }
+        csn_jw_object_end(w);
+        break;
+    case CSN_JSON_NULL:
+    case CSN_JSON_ABSENT: csn_jw_null(w); break;
+    }
+}
+
+caisson_status csn_jw_end(csn_jw *w) {
+    return w->status;
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The operating system's files behind the contract of io.h, for POSIX systems. Interrupted calls
+ * are repeated; everything else that the kernel refuses becomes CAISSON_E_IO with errno. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/io.h"
+
+typedef struct os_file {
+    csn_file base;
+    int fd;
+    char path[];
+} os_file;
+
+enum { MAX_CALL = 1 << 30 }; /* Linux moves at most 2^31 - 4096 bytes a call */
+
+static caisson_status fail_io(caisson_error *err, const char *path, const char *what) {
+    int e = errno;
+    return CSN_FAIL(err, CAISSON_E_IO, .file = path, .what = what, .sys_errno = e);
+}
+
+static caisson_status os_read(csn_file *f, uint64_t off, void *buf, size_t n, size_t *ret_n,
+                              caisson_error *err) {
+    ssize_t k;
+    do {
+        k = pread(((os_file *)f)->fd, buf, n < MAX_CALL ? n : MAX_CALL, (off_t)off);
+    } while (k < 0 && errno == EINTR);
+    if (k < 0) {
+        return fail_io(err, f->path, "cannot read");
+    }
+    *ret_n = (size_t)k;
+    return CAISSON_OK;
+}
+
+static caisson_status os_write(csn_file *f, uint64_t off, const void *buf, size_t n, size_t *ret_n,
+                               caisson_error *err) {
+    ssize_t k;
+    do {
+        k = pwrite(((os_file *)f)->fd, buf, n < MAX_CALL ? n : MAX_CALL, (off_t)off);
+    } while (k < 0 && errno == EINTR);
+    if (k < 0) {
+        return fail_io(err, f->path, "cannot write");
+    }
+    *ret_n = (size_t)k;
+    return CAISSON_OK;
+}
+
+static caisson_status os_size(csn_file *f, uint64_t *ret, caisson_error *err) {
+    struct stat st;
+    if (fstat(((os_file *)f)->fd, &st) != 0) {
+        return fail_io(err, f->path, "cannot read the size");
+    }
+    *ret = (uint64_t)st.st_size;
+    return CAISSON_OK;
+}
+
+static caisson_status os_truncate(csn_file *f, uint64_t size, caisson_error *err) {
+    if (ftruncate(((os_file *)f)->fd, (off_t)size) != 0) {
+        return fail_io(err, f->path, "cannot set the size");
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status os_sync(csn_file *f, caisson_error *err) {
+    if (fsync(((os_file *)f)->fd) != 0) {
+        return fail_io(err, f->path, "cannot write to the disk (fsync)");
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status os_map(csn_file *f, uint64_t size, const uint8_t **ret, caisson_error *err) {
+    if (size == 0 || size > SIZE_MAX) {
+        return CSN_FAIL(err, CAISSON_E_IO, .file = f->path, .what = "cannot map a file of this size",
+                        CSN_VALUES(SIZE_MAX, size));
+    }
+    void *p = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, ((os_file *)f)->fd, 0);
+    if (p == MAP_FAILED) {
+        return fail_io(err, f->path, "cannot map");
+    }
+    *ret = p;
+    return CAISSON_OK;
+}
+
+static void os_unmap(csn_file *f, const uint8_t *p, uint64_t size) {
+    (void)f;
+    (void)munmap((void *)(uintptr_t)p, (size_t)size);
+}
+
+static void os_close(csn_file *f) {
+    (void)close(((os_file *)f)->fd); /* written files were synced: nothing can be lost here */
+    csn_free(f);
+}
+
+static const csn_file_ops os_file_ops = {
+    .read = os_read, .write = os_write, .size = os_size, .truncate = os_truncate, .sync = os_sync,
+    .map = os_map, .unmap = os_unmap, .close = os_close,
+};
+
+static caisson_status os_open(csn_fs *fs, const char *path, csn_open_mode mode, csn_file **ret,
+                              caisson_error *err) {
+    (void)fs;
+    static const int flags[] = {
+        [CSN_OPEN_READ] = O_RDONLY,
+        [CSN_OPEN_CREATE_NEW] = O_RDWR | O_CREAT | O_EXCL,
+        [CSN_OPEN_READ_WRITE] = O_RDWR,
+    };
+    size_t n = strlen(path);
+    os_file *f;
+    CSN_TRY(csn_alloc(1, sizeof(*f) + n + 1, (void **)&f, err));
+    memcpy(f->path, path, n + 1);
+    do {
+        f->fd = open(path, flags[mode] | O_CLOEXEC, 0644);
+    } while (f->fd < 0 && errno == EINTR);
+    if (f->fd < 0) {
+        caisson_status status =
+            fail_io(err, path, mode == CSN_OPEN_CREATE_NEW ? "cannot create" : "cannot open");
+        csn_free(f);
+        return status;
+    }
+    struct stat st;
+    if (fstat(f->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        (void)close(f->fd);
+        csn_free(f);
+        return CSN_FAIL(err, CAISSON_E_IO, .file = path, .what = "not a regular file");
+    }
+    f->base = (csn_file){.ops = &os_file_ops, .path = f->path};
+    *ret = &f->base;
+    return CAISSON_OK;
+}
+
+static caisson_status os_rename(csn_fs *fs, const char *from, const char *to, caisson_error *err) {
+    (void)fs;
+    if (rename(from, to) != 0) {
+        return fail_io(err, to, "cannot rename the finished file into place");
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status os_remove(csn_fs *fs, const char *path, caisson_error *err) {
+    (void)fs;
+    if (unlink(path) != 0) {
+        return fail_io(err, path, "cannot remove");
+    }
+    return CAISSON_OK;
+}
+
+/* The directory part of path, "." if it has none. */
+static caisson_status parent(const char *path, csn_buf *ret, caisson_error *err) {
+    const char *slash = strrchr(path, '/');
+    *ret = CSN_BUF_INIT(1 << 16);
+    if (slash == NULL) {
+        return csn_buf_str(ret, CSN_STR("."), err);
+    }
+    return csn_buf_append(ret, path, slash == path ? 1 : (size_t)(slash - path), err);
+}
+
+static caisson_status os_sync_dir(csn_fs *fs, const char *path_in_dir, caisson_error *err) {
+    (void)fs;
+    csn_buf dir;
+    CSN_TRY(parent(path_in_dir, &dir, err));
+    caisson_status status = CAISSON_OK;
+    int fd = open(dir.ptr, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        status = fail_io(err, dir.ptr, "cannot open the directory");
+    } else {
+        if (fsync(fd) != 0 && errno != EINVAL) { /* some filesystems cannot sync a directory */
+            status = fail_io(err, dir.ptr, "cannot write the directory to the disk (fsync)");
+        }
+        (void)close(fd);
+    }
+    csn_buf_free(&dir);
+    return status;
+}
+
+static caisson_status os_free_bytes(csn_fs *fs, const char *path_in_dir, uint64_t *ret,
+                                    caisson_error *err) {
+    (void)fs;
+    csn_buf dir;
+    CSN_TRY(parent(path_in_dir, &dir, err));
+    struct statvfs st;
+    caisson_status status = CAISSON_OK;
+    if (statvfs(dir.ptr, &st) != 0) {
+        status = fail_io(err, dir.ptr, "cannot ask for free space");
+    } else {
+        *ret = (uint64_t)st.f_bavail * (uint64_t)st.f_frsize;
+    }
+    csn_buf_free(&dir);
+    return status;
+}
+
+static bool os_exists(csn_fs *fs, const char *path) {
+    (void)fs;
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+static bool os_is_dir(csn_fs *fs, const char *path) {
+    (void)fs;
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+csn_fs *csn_fs_os(void) {
+    static const csn_fs_ops ops = {
+        .open = os_open, .rename = os_rename, .remove = os_remove, .sync_dir = os_sync_dir,
+        .free_bytes = os_free_bytes, .exists = os_exists, .is_dir = os_is_dir,
+    };
+    static csn_fs fs = {&ops};
+    return &fs;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Source -> plan -> sink: a GGUF file or a Hugging Face directory becomes a .cmf.
+ *
+ * The source is recognised by content. A family row (families.c) turns its metadata into `arch` and
+ * its tensor names into canonical ones; a key that changes the arithmetic and is not understood is
+ * an error. Killed at any instant, the old target is intact and the next call resumes.
+ */
+#ifndef CSN_CONVERT_CONVERT_H
+#define CSN_CONVERT_CONVERT_H
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "quant/dtype.h"
+
+typedef struct csn_convert_rule { /* --tensor PATTERN=TYPE; '*' and '?' as in a shell */
+    csn_str pattern;
+    const csn_dtype *dtype;
+} csn_convert_rule;
+
+typedef struct csn_convert_report { /* one tensor written */
+    csn_str name, source_name;
+    const csn_dtype *from, *to;
+    csn_shape shape;
+    uint64_t nbytes;
+    double relative_error;   /* ||decoded - source|| / ||source||, against the source's own values */
+    bool source_is_coarser;  /* fewer bits a weight in the source than in the target */
+    bool kept_f32;           /* a value that f16 cannot hold kept this tensor in f32 */
+} csn_convert_report;
+
+typedef struct csn_convert_options {
+    const csn_dtype *quant;          /* NULL = q8_row */
+    const csn_convert_rule *rules;   /* [n_rules], the first match wins */
+    uint32_t n_rules;
+    unsigned n_threads;              /* 0 = all */
+    bool overwrite;                  /* replace an existing target; else CAISSON_E_EXISTS */
+    const csn_progress *progress;    /* bytes of source read */
+    const csn_log *log;
+    void (*on_tensor)(void *ctx, const csn_convert_report *report); /* or NULL */
+    void *ctx;
+} csn_convert_options;
+
+caisson_status csn_convert(csn_fs *fs, const char *source, const char *target,
+                           const csn_convert_options *options, caisson_error *err);
+
+#endif

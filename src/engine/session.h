@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One mutable timeline over a model: tokens seen so far, their keys and values, and the logits that
+ * follow. One thread at a time; a model outlives its sessions.
+ *
+ * Logits do not depend on how the tokens are cut into calls or batches, on the number of threads,
+ * or on the instruction set: same bits (docs/architecture.md).
+ */
+#ifndef CSN_ENGINE_SESSION_H
+#define CSN_ENGINE_SESSION_H
+
+#include "base/progress.h"
+#include "model/model.h"
+
+typedef struct csn_session csn_session;
+
+typedef struct csn_session_options {
+    uint32_t n_ctx;      /* 0 = min(4096, arch.max_position_embeddings) */
+    uint32_t n_ubatch;   /* prompt tokens of one forward pass, 0 = 512; 1 = token by token */
+    unsigned n_threads;  /* 0 = all CPUs */
+    csn_compute compute;
+    csn_kv_type type_k, type_v;
+} csn_session_options;
+
+caisson_status csn_session_new(csn_model *model, const csn_session_options *options,
+                               csn_session **ret, caisson_error *err);
+void csn_session_free(csn_session *s);
+
+uint32_t csn_session_n_past(const csn_session *s);
+uint32_t csn_session_n_ctx(const csn_session *s);
+/* Forgets all tokens from position n on. */
+void csn_session_truncate(csn_session *s, uint32_t n);
+
+/* Appends n tokens (ids checked). want_all: logits of every one of them, else of the last.
+ * Afterwards csn_session_logits(s, i) is row i ([vocab_size] f32, valid until the next eval), i
+ * from 0 over the n (or 1) rows; with want_all the rows are handed out through on_row as they come
+ * (on_row != NULL) instead of being kept. Errors: CAISSON_E_CONTEXT (both numbers) before anything
+ * is computed, CAISSON_E_ARG, CAISSON_E_CANCELLED (n_past is then as before the call). */
+typedef caisson_status (*csn_row_fn)(void *ctx, uint32_t i, const float *logits, caisson_error *err);
+caisson_status csn_session_eval(csn_session *s, const int32_t *ids, uint32_t n, bool want_all,
+                                csn_row_fn on_row, void *ctx, const csn_progress *progress,
+                                caisson_error *err);
+const float *csn_session_logits(const csn_session *s, uint32_t i);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CMF v2: reader, verifier and streaming writer (seed sections 1 to 4 and 6; facts 1 to 5 and 7).
+ *
+ * Open reads envelope, header, directory, masks and index, and checks them completely; payloads and
+ * the tokenizer section are not read. A file that opens is valid, save for payload bytes, which
+ * verify hashes.
+ */
+#ifndef CSN_FORMAT_CMF_CMF_H
+#define CSN_FORMAT_CMF_CMF_H
+
+#include "arch/arch.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "format/directory.h"
+
+enum { CSN_CMF_HEADER, CSN_CMF_DIR, CSN_CMF_DATA, CSN_CMF_MASKS, CSN_CMF_VOCAB, CSN_CMF_INDEX,
+       CSN_CMF_N_SECTIONS };
+extern const char *const csn_cmf_section_names[CSN_CMF_N_SECTIONS]; /* "header", "directory", ... */
+
+typedef struct csn_cmf_envelope {
+    uint32_t flags, required_features;
+    uint64_t off[CSN_CMF_N_SECTIONS], len[CSN_CMF_N_SECTIONS]; /* off of an empty section is kept */
+    uint64_t header_hash, dir_hash; /* 0 = absent */
+    uint64_t file_bytes;
+} csn_cmf_envelope;
+
+typedef struct csn_chat_bundle {     /* header.tokenizer_config (facts 7.4) */
+    bool present;
+    csn_str chat_template;           /* empty = none */
+    int32_t *eos_token_ids;          /* [n_eos] */
+    uint32_t n_eos;
+    int32_t bos_token_id, pad_token_id; /* -1 = null */
+} csn_chat_bundle;
+
+typedef struct csn_cmf {
+    csn_file *file;
+    csn_cmf_envelope envelope;
+    csn_json *header_doc;
+    const csn_jval *header;          /* the whole header object */
+    csn_str quant_type;
+    csn_arch arch;
+    csn_chat_bundle chat;
+    csn_directory dir;               /* offsets are absolute */
+    csn_arena arena;
+} csn_cmf;
+
+/* Every normative check of facts 1.5 plus duplicate names, shape x dtype = nbytes, overlap, and the
+ * header, directory hashes. */
+caisson_status csn_cmf_open(csn_fs *fs, const char *path, csn_cmf **ret, caisson_error *err);
+void csn_cmf_close(csn_cmf *c); /* NULL is fine */
+
+/* Reads a whole section (vocab, masks, ...) into *ret; an empty section gives an empty buffer. */
+caisson_status csn_cmf_read_section(csn_cmf *c, int section, csn_buf *ret, caisson_error *err);
+
+/* Checks every hash of an open file; never stops at the first. Each fault is told as an error
+ * record (CAISSON_E_HASH, section, tensor, offset, both hashes). *ret_n = number of faults.
+ * Returns a failure only when it could not finish (cancelled, read error is a fault and goes on). */
+typedef void (*csn_cmf_fault_fn)(void *ctx, const caisson_error *fault);
+caisson_status csn_cmf_verify(csn_cmf *c, csn_pool *pool, const csn_progress *progress,
+                              csn_cmf_fault_fn fn, void *ctx, uint64_t *ret_n, caisson_error *err);
+
+/* ---- writing ----
+ * Tensors are streamed behind a reserved gap, header and directory are written last; memory does
+ * not grow with the model. The file is `<path>.part` until finish renames it. A writer killed at
+ * any instant leaves the old file and, with its journal `<path>.part.journal`, a conversion that
+ * resumes: csn_cmf_writer_new finds how many tensors of the same plan are complete. */
+typedef struct csn_cmf_writer csn_cmf_writer;
+
+typedef struct csn_cmf_plan_tensor {
+    csn_str name;
+    const csn_dtype *dtype;
+    csn_shape shape;
+} csn_cmf_plan_tensor;
+
+typedef struct csn_cmf_plan {
+    const csn_cmf_plan_tensor *tensors; /* [n], in file order */
+    uint32_t n;
+    uint64_t head_bytes;   /* upper bound of header JSON bytes, for the gap */
+    csn_str fingerprint;   /* identifies source and options; a journal of another one is discarded */
+} csn_cmf_plan;
+
+/* *ret_n_done: leading tensors of the plan that are already on disk (resume). Checks free space. */
+caisson_status csn_cmf_writer_new(csn_fs *fs, const char *path, const csn_cmf_plan *plan,
+                                  csn_cmf_writer **ret, uint32_t *ret_n_done, caisson_error *err);
+/* The next tensor of the plan: exactly its nbytes. Hashes, writes, journals. */
+caisson_status csn_cmf_writer_tensor(csn_cmf_writer *w, const void *bytes, uint64_t nbytes,
+                                     caisson_error *err);
+/* Writes vocab, header (the caller's JSON with section_hashes filled in by us), directory and
+ * envelope; syncs; renames over path. header_json: an object without `section_hashes`. */
+caisson_status csn_cmf_writer_finish(csn_cmf_writer *w, csn_str header_json, csn_str vocab,
+                                     caisson_error *err);
+/* Frees; without finish the partial file and journal stay for a resume, unless `discard`. */
+void csn_cmf_writer_close(csn_cmf_writer *w, bool discard);
+
+#endif

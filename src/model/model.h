@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model ready to run: the plan (which block each layer is, and why) over a store, and one forward
+ * pass shared by all families. The plan looks at arch and the directory alone, never at arch_name.
+ *
+ * Immutable after open; shared by sessions.
+ */
+#ifndef CSN_MODEL_MODEL_H
+#define CSN_MODEL_MODEL_H
+
+#include "kernels/kernels.h"
+#include "store/store.h"
+
+typedef enum csn_compute { CSN_COMPUTE_F32, CSN_COMPUTE_INT8 } csn_compute;
+typedef enum csn_kv_type { CSN_KV_F16, CSN_KV_F32, CSN_KV_Q8_0 } csn_kv_type;
+
+typedef struct csn_model csn_model;
+
+/* Takes ownership of the store on success. Missing tensors, shapes that contradict arch, dtypes
+ * that cannot run and arch keys that the engine does not execute are refused here, by name. */
+caisson_status csn_model_new(csn_store *store, csn_model **ret, caisson_error *err);
+void csn_model_free(csn_model *m);
+const csn_arch *csn_model_arch(const csn_model *m);
+csn_store *csn_model_store(const csn_model *m);
+/* Bytes of weights that one decoded token reads. */
+uint64_t csn_model_bytes_per_token(const csn_model *m);
+/* Which blocks layer i uses and why, as JSON members of an open object. */
+void csn_model_describe_layer(const csn_model *m, uint32_t i_layer, csn_jw *w);
+
+#endif

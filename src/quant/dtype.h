@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a tensor's bytes mean: one row of CSN_DTYPES a dtype, one file a row (quant/<name>.c).
+ *
+ * A dtype with a row lists, verifies, converts and runs: operations without a kernel of their own
+ * fall back to "decode, multiply". No `switch` over dtypes exists anywhere else.
+ */
+#ifndef CSN_QUANT_DTYPE_H
+#define CSN_QUANT_DTYPE_H
+
+#include "base/error.h"
+#include "base/str.h"
+#include "base/threads.h"
+
+enum { CSN_MAX_DIMS = 6, CSN_NO_ID = -1 };
+
+/* Row-major; dim[0] is the outermost (GGUF's order is reversed by its reader). n_dims 0 = scalar. */
+typedef struct csn_shape {
+    uint32_t n_dims;
+    uint64_t dim[CSN_MAX_DIMS];
+} csn_shape;
+
+/* Product of the dims, 1 for a scalar. False on overflow of u64. */
+bool csn_shape_count(const csn_shape *s, uint64_t *ret);
+/* The shape as "[2, 3]" into buf; returns buf. */
+const char *csn_shape_text(const csn_shape *s, char *buf, size_t n);
+
+typedef struct csn_dtype csn_dtype;
+
+/* A tensor seen as a matrix: rows = dim[0], cols = product of the rest (1-D: rows = n, cols = 1;
+ * scalar: 1 x 1). Checked: data holds exactly dtype->nbytes(shape) bytes and passed dtype->check. */
+typedef struct csn_matrix {
+    const csn_dtype *dtype;
+    const uint8_t *data;
+    uint64_t nbytes;
+    uint64_t rows, cols;
+} csn_matrix;
+
+struct csn_dtype {
+    const char *name; /* "q8_row", as facts 4.0 spells it; GGUF-only types in lower case: "q4_k" */
+    int cmf_id;       /* id in a CMF directory, or CSN_NO_ID */
+    int gguf_id;      /* ggml type id, or CSN_NO_ID */
+    int warp_fmt;     /* WARP fmt byte, or CSN_NO_ID */
+    const char *safetensors; /* "F32", "BF16", ..., or NULL */
+    uint32_t group;   /* elements that share a scale in flattened order; 1 = none */
+    bool is_float;    /* f32, f16, bf16: f32 activations in both compute modes */
+    bool is_reserved; /* known by number only: reading a model that uses it is refused by name */
+
+    /* Exact payload size. Fails with CAISSON_E_BOUNDS when the shape cannot have this dtype or the
+     * size overflows. NULL: payload-dependent (any size passes here; `check` decides). */
+    caisson_status (*nbytes)(const csn_shape *shape, uint64_t *ret, caisson_error *err);
+    /* Offsets, codes and counts inside the payload. NULL = every bit pattern is valid. Called once
+     * at open, for payload-dependent dtypes only where facts 1.5 asks for it. */
+    caisson_status (*check)(const csn_shape *shape, const uint8_t *data, uint64_t nbytes,
+                            caisson_error *err);
+    /* f32 values of the flattened elements [i0, i0 + n), any i0; bit-exact to the reference's
+     * decoder. NULL: opens, verifies and lists, but cannot be decoded or run by this build. */
+    void (*decode)(const csn_matrix *m, uint64_t i0, uint64_t n, float *out);
+    /* Encodes a whole tensor into `out` (nbytes() bytes, every one written). Rows or groups are
+     * split over `pool` (may be NULL) with the same bytes for any number of threads. NULL = never
+     * written by us. x is finite. */
+    caisson_status (*encode)(const float *x, const csn_shape *shape, csn_pool *pool, uint8_t *out,
+                             caisson_error *err);
+};
+
+extern const csn_dtype *const csn_dtypes[]; /* NULL-terminated */
+
+const csn_dtype *csn_dtype_by_name(csn_str name); /* NULL if unknown; also "q8", "q4t" aliases */
+const csn_dtype *csn_dtype_by_cmf(unsigned id);
+const csn_dtype *csn_dtype_by_gguf(unsigned id);
+const csn_dtype *csn_dtype_by_safetensors(csn_str name);
+
+/* Matrix view of a checked payload. */
+csn_matrix csn_matrix_make(const csn_dtype *d, const csn_shape *s, const void *data,
+                           uint64_t nbytes);
+
+/* Element conversions with the format's rounding (facts 4.1). */
+float csn_f16_to_f32(uint16_t h);
+uint16_t csn_f32_to_f16(float x);
+float csn_bf16_to_f32(uint16_t h);
+uint16_t csn_f32_to_bf16(float x);
+
+#endif

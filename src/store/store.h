@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a tensor's bytes come from. Today: a CMF file, mapped, or read into memory (--no-mmap).
+ * Streamed experts, skills and masks come in behind the same calls.
+ */
+#ifndef CSN_STORE_STORE_H
+#define CSN_STORE_STORE_H
+
+#include "format/cmf/cmf.h"
+
+typedef struct csn_store csn_store;
+
+typedef struct csn_store_options {
+    bool no_mmap;        /* read payloads into memory when first asked for */
+    bool guard_mappings; /* SIGBUS inside our mappings becomes an error of the guarded call */
+} csn_store_options;
+
+/* Takes ownership of `cmf` on success. */
+caisson_status csn_store_new(csn_cmf *cmf, const csn_store_options *options, csn_store **ret,
+                             caisson_error *err);
+void csn_store_free(csn_store *s);
+const csn_cmf *csn_store_cmf(const csn_store *s);
+
+/* A tensor's matrix, good until csn_store_free. CAISSON_E_MISSING if absent. */
+caisson_status csn_store_matrix(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err);
+
+/* Runs fn(ctx) so that a page of the mapping that vanished (file cut while mapped) makes this call
+ * return CAISSON_E_IO instead of killing the process; without guard_mappings it just runs fn. All
+ * threads of the pool that fn uses are covered. */
+caisson_status csn_store_guarded(csn_store *s, caisson_status (*fn)(void *ctx, caisson_error *err),
+                                 void *ctx, caisson_error *err);
+
+#endif
