@@ -23,7 +23,10 @@ typedef enum csn_layer_type {
     CSN_LAYER_KDA
 } csn_layer_type;
 
-typedef enum csn_norm_style { CSN_NORM_QWEN /* x*w */, CSN_NORM_GEMMA /* x*(1+w) */ } csn_norm_style;
+typedef enum csn_norm_style {
+    CSN_NORM_QWEN /* x*w */,
+    CSN_NORM_GEMMA /* x*(1+w) */
+} csn_norm_style;
 typedef enum csn_act { CSN_ACT_SILU, CSN_ACT_GELU_TANH, CSN_ACT_SITU } csn_act;
 
 typedef struct csn_arch {
@@ -37,18 +40,18 @@ typedef struct csn_arch {
     csn_norm_style norm_style;
     csn_act hidden_act;
     bool tie_word_embeddings;
-    float embed_multiplier;    /* 1.0 = none */
-    float logit_multiplier;    /* 1.0 = none */
-    double query_pre_attn_scalar;     /* 0 = absent: head_dim */
-    double attn_logit_softcapping;    /* 0 = absent */
-    double final_logit_softcapping;   /* 0 = absent */
+    float embed_multiplier;         /* 1.0 = none */
+    float logit_multiplier;         /* 1.0 = none */
+    double query_pre_attn_scalar;   /* 0 = absent: head_dim */
+    double attn_logit_softcapping;  /* 0 = absent */
+    double final_logit_softcapping; /* 0 = absent */
     bool attn_v_norm;
 
     double rope_theta;
-    float partial_rotary_factor;      /* 1.0 = all of head_dim */
-    double rope_local_base_freq;      /* 0 = absent: rope_theta */
-    float local_partial_rotary_factor;/* 0 = absent */
-    double *rope_freq_factors;        /* [n_rope_freq_factors]: inv_freq[i] /= factors[i] */
+    float partial_rotary_factor;       /* 1.0 = all of head_dim */
+    double rope_local_base_freq;       /* 0 = absent: rope_theta */
+    float local_partial_rotary_factor; /* 0 = absent */
+    double *rope_freq_factors;         /* [n_rope_freq_factors]: inv_freq[i] /= factors[i] */
     uint32_t n_rope_freq_factors;
     struct {
         bool present;

@@ -59,8 +59,8 @@ caisson_status csn_fs_read_all(csn_fs *fs, const char *path, uint64_t max, csn_b
     uint64_t size = 0;
     caisson_status status = csn_file_size(f, &size, err);
     if (status == CAISSON_OK && size > max) {
-        status = CSN_FAIL(err, CAISSON_E_LIMIT, .file = path, .what = "file is larger than its limit",
-                          CSN_VALUES(max, size));
+        status = CSN_FAIL(err, CAISSON_E_LIMIT, .file = path,
+                          .what = "file is larger than its limit", CSN_VALUES(max, size));
     }
     if (status == CAISSON_OK) {
         status = csn_buf_reserve(&b, (size_t)size, err);

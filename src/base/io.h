@@ -34,7 +34,11 @@ struct csn_file {
     const char *path; /* owned by the file; for error messages */
 };
 
-typedef enum csn_open_mode { CSN_OPEN_READ, CSN_OPEN_CREATE_NEW, CSN_OPEN_READ_WRITE } csn_open_mode;
+typedef enum csn_open_mode {
+    CSN_OPEN_READ,
+    CSN_OPEN_CREATE_NEW,
+    CSN_OPEN_READ_WRITE
+} csn_open_mode;
 
 typedef struct csn_fs_ops {
     caisson_status (*open)(csn_fs *fs, const char *path, csn_open_mode mode, csn_file **ret,

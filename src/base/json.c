@@ -62,8 +62,8 @@ static caisson_status check_depth(csn_str text, caisson_error *err) {
             in_string = true;
         } else if (c == '[' || c == '{') {
             if (++depth > CAISSON_MAX_JSON_DEPTH) {
-                return CSN_FAIL(err, CAISSON_E_LIMIT, .what = "JSON is nested too deeply", CSN_AT(i),
-                                CSN_VALUES(CAISSON_MAX_JSON_DEPTH, depth));
+                return CSN_FAIL(err, CAISSON_E_LIMIT, .what = "JSON is nested too deeply",
+                                CSN_AT(i), CSN_VALUES(CAISSON_MAX_JSON_DEPTH, depth));
             }
         } else if (c == ']' || c == '}') {
             depth -= depth > 0;
@@ -75,8 +75,9 @@ static caisson_status check_depth(csn_str text, caisson_error *err) {
 static int compare_keys(const void *a, const void *b) {
     const yyjson_val *ka = *(yyjson_val *const *)a;
     const yyjson_val *kb = *(yyjson_val *const *)b;
-    return csn_str_cmp(csn_str_make(unsafe_yyjson_get_str((void *)ka), unsafe_yyjson_get_len((void *)ka)),
-                       csn_str_make(unsafe_yyjson_get_str((void *)kb), unsafe_yyjson_get_len((void *)kb)));
+    return csn_str_cmp(
+        csn_str_make(unsafe_yyjson_get_str((void *)ka), unsafe_yyjson_get_len((void *)ka)),
+        csn_str_make(unsafe_yyjson_get_str((void *)kb), unsafe_yyjson_get_len((void *)kb)));
 }
 
 /* Sorts the keys of one object: n log n, so a million keys do not become a trillion compares. */
@@ -146,8 +147,8 @@ caisson_status csn_json_parse(csn_str text, unsigned flags, csn_json **ret, cais
             status = csn_fail_nomem(err, text.len);
         } else {
             const char *why = read_err.msg != NULL ? read_err.msg : "not JSON";
-            status = CSN_FAIL(err, CAISSON_E_PARSE, .what = "not valid JSON",
-                              CSN_AT(read_err.pos), .want = csn_str_from(why));
+            status = CSN_FAIL(err, CAISSON_E_PARSE, .what = "not valid JSON", CSN_AT(read_err.pos),
+                              .want = csn_str_from(why));
         }
     } else {
         status = check_document(j->doc, flags, err);
@@ -324,10 +325,18 @@ static void close_container(csn_jw *w, char c) {
     w->need_comma = true;
 }
 
-void csn_jw_object(csn_jw *w) { open_container(w, '{'); }
-void csn_jw_object_end(csn_jw *w) { close_container(w, '}'); }
-void csn_jw_array(csn_jw *w) { open_container(w, '['); }
-void csn_jw_array_end(csn_jw *w) { close_container(w, ']'); }
+void csn_jw_object(csn_jw *w) {
+    open_container(w, '{');
+}
+void csn_jw_object_end(csn_jw *w) {
+    close_container(w, '}');
+}
+void csn_jw_array(csn_jw *w) {
+    open_container(w, '[');
+}
+void csn_jw_array_end(csn_jw *w) {
+    close_container(w, ']');
+}
 
 static void put_quoted(csn_jw *w, csn_str s) {
     put(w, "\"", 1);
@@ -412,15 +421,29 @@ static void put_real(csn_jw *w, double v, bool is_f32) {
             break;
         }
     }
-    if (strpbrk(t, ".e") == NULL) {
-        t[n++] = '.';
-        t[n++] = '0';
+    /* The host's locale may write another decimal point, of one byte or more. */
+    int m = 0;
+    for (int i = 0; i < n; i++) {
+        bool is_number = strchr("0123456789+-e", t[i]) != NULL;
+        if (is_number) {
+            t[m++] = t[i];
+        } else if (m == 0 || t[m - 1] != '.') {
+            t[m++] = '.';
+        }
     }
-    put_scalar(w, t, n);
+    if (memchr(t, '.', (size_t)m) == NULL && memchr(t, 'e', (size_t)m) == NULL) {
+        t[m++] = '.';
+        t[m++] = '0';
+    }
+    put_scalar(w, t, m);
 }
 
-void csn_jw_f64(csn_jw *w, double v) { put_real(w, v, false); }
-void csn_jw_f32(csn_jw *w, float v) { put_real(w, (double)v, true); }
+void csn_jw_f64(csn_jw *w, double v) {
+    put_real(w, v, false);
+}
+void csn_jw_f32(csn_jw *w, float v) {
+    put_real(w, (double)v, true);
+}
 
 void csn_jw_bool(csn_jw *w, bool v) {
     put_scalar(w, v ? "true" : "false", v ? 4 : 5);

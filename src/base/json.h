@@ -14,8 +14,8 @@
 #include "base/error.h"
 #include "base/str.h"
 
-typedef struct csn_json csn_json;     /* a parsed document */
-typedef struct csn_jval csn_jval;     /* a value inside it */
+typedef struct csn_json csn_json; /* a parsed document */
+typedef struct csn_jval csn_jval; /* a value inside it */
 
 enum { CSN_JSON_UNIQUE = 1 };
 
@@ -23,7 +23,7 @@ typedef enum csn_jkind {
     CSN_JSON_ABSENT, /* NULL pointer */
     CSN_JSON_NULL,
     CSN_JSON_BOOL,
-    CSN_JSON_INT,    /* fits i64 or u64 */
+    CSN_JSON_INT, /* fits i64 or u64 */
     CSN_JSON_REAL,
     CSN_JSON_STRING,
     CSN_JSON_ARRAY,
@@ -40,16 +40,16 @@ const csn_jval *csn_jval_get(const csn_jval *object, const char *key); /* first 
 size_t csn_jval_len(const csn_jval *v);                                /* elements or pairs */
 bool csn_jval_str(const csn_jval *v, csn_str *ret);
 bool csn_jval_bool(const csn_jval *v, bool *ret);
-bool csn_jval_i64(const csn_jval *v, int64_t *ret);   /* integers that fit */
-bool csn_jval_u64(const csn_jval *v, uint64_t *ret);  /* integers that fit */
-bool csn_jval_f64(const csn_jval *v, double *ret);    /* any number */
+bool csn_jval_i64(const csn_jval *v, int64_t *ret);  /* integers that fit */
+bool csn_jval_u64(const csn_jval *v, uint64_t *ret); /* integers that fit */
+bool csn_jval_f64(const csn_jval *v, double *ret);   /* any number */
 
 /* Iteration in document order:
  *   for (csn_jiter it = csn_jval_iter(v); csn_jiter_next(&it);) { it.key (objects), it.value }  */
 typedef struct csn_jiter {
-    csn_str key;           /* empty for arrays */
+    csn_str key; /* empty for arrays */
     const csn_jval *value;
-    size_t index;          /* of value, from 0 */
+    size_t index; /* of value, from 0 */
     const void *priv_next;
     size_t priv_left;
     bool priv_is_object;
@@ -61,26 +61,26 @@ bool csn_jiter_next(csn_jiter *it);
 typedef struct csn_jw {
     csn_buf *out;
     bool need_comma;
-    bool pretty;      /* one member a line, two blanks a level */
+    bool pretty; /* one member a line, two blanks a level */
     unsigned depth;
     caisson_status status; /* the first failure sticks; *err holds it */
     caisson_error *err;
 } csn_jw;
 
 csn_jw csn_jw_begin(csn_buf *out, caisson_error *err);
-void csn_jw_object(csn_jw *w);      /* { */
-void csn_jw_object_end(csn_jw *w);  /* } */
-void csn_jw_array(csn_jw *w);       /* [ */
-void csn_jw_array_end(csn_jw *w);   /* ] */
+void csn_jw_object(csn_jw *w);     /* { */
+void csn_jw_object_end(csn_jw *w); /* } */
+void csn_jw_array(csn_jw *w);      /* [ */
+void csn_jw_array_end(csn_jw *w);  /* ] */
 void csn_jw_key(csn_jw *w, csn_str key);
 void csn_jw_str(csn_jw *w, csn_str s); /* bytes that are not UTF-8 become U+FFFD */
 void csn_jw_u64(csn_jw *w, uint64_t v);
 void csn_jw_i64(csn_jw *w, int64_t v);
-void csn_jw_f64(csn_jw *w, double v);  /* shortest text that reads back equal; integral: "1.0" */
-void csn_jw_f32(csn_jw *w, float v);   /* shortest text that reads back equal as f32 */
+void csn_jw_f64(csn_jw *w, double v); /* shortest text that reads back equal; integral: "1.0" */
+void csn_jw_f32(csn_jw *w, float v);  /* shortest text that reads back equal as f32 */
 void csn_jw_bool(csn_jw *w, bool v);
 void csn_jw_null(csn_jw *w);
 void csn_jw_value(csn_jw *w, const csn_jval *v); /* a parsed value, copied whole, key order kept */
-caisson_status csn_jw_end(csn_jw *w);  /* the first failure, or OK */
+caisson_status csn_jw_end(csn_jw *w);            /* the first failure, or OK */
 
 #endif

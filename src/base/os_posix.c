@@ -77,8 +77,8 @@ static caisson_status os_sync(csn_file *f, caisson_error *err) {
 
 static caisson_status os_map(csn_file *f, uint64_t size, const uint8_t **ret, caisson_error *err) {
     if (size == 0 || size > SIZE_MAX) {
-        return CSN_FAIL(err, CAISSON_E_IO, .file = f->path, .what = "cannot map a file of this size",
-                        CSN_VALUES(SIZE_MAX, size));
+        return CSN_FAIL(err, CAISSON_E_IO, .file = f->path,
+                        .what = "cannot map a file of this size", CSN_VALUES(SIZE_MAX, size));
     }
     void *p = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, ((os_file *)f)->fd, 0);
     if (p == MAP_FAILED) {
@@ -99,8 +99,14 @@ static void os_close(csn_file *f) {
 }
 
 static const csn_file_ops os_file_ops = {
-    .read = os_read, .write = os_write, .size = os_size, .truncate = os_truncate, .sync = os_sync,
-    .map = os_map, .unmap = os_unmap, .close = os_close,
+    .read = os_read,
+    .write = os_write,
+    .size = os_size,
+    .truncate = os_truncate,
+    .sync = os_sync,
+    .map = os_map,
+    .unmap = os_unmap,
+    .close = os_close,
 };
 
 static caisson_status os_open(csn_fs *fs, const char *path, csn_open_mode mode, csn_file **ret,
@@ -209,8 +215,13 @@ static bool os_is_dir(csn_fs *fs, const char *path) {
 
 csn_fs *csn_fs_os(void) {
     static const csn_fs_ops ops = {
-        .open = os_open, .rename = os_rename, .remove = os_remove, .sync_dir = os_sync_dir,
-        .free_bytes = os_free_bytes, .exists = os_exists, .is_dir = os_is_dir,
+        .open = os_open,
+        .rename = os_rename,
+        .remove = os_remove,
+        .sync_dir = os_sync_dir,
+        .free_bytes = os_free_bytes,
+        .exists = os_exists,
+        .is_dir = os_is_dir,
     };
     static csn_fs fs = {&ops};
     return &fs;

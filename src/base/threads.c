@@ -53,8 +53,8 @@ static void *work(void *arg) {
     csn_pool *p = w->pool;
     unsigned seen = 0;
     for (;;) {
-        for (int i = 0; i < SPINS && atomic_load_explicit(&p->generation, memory_order_acquire) == seen;
-             i++) {
+        for (int i = 0;
+             i < SPINS && atomic_load_explicit(&p->generation, memory_order_acquire) == seen; i++) {
             CPU_RELAX();
         }
         if (atomic_load_explicit(&p->generation, memory_order_acquire) == seen) {

@@ -14,7 +14,7 @@ typedef void (*csn_pool_fn)(void *ctx, unsigned i_thread, unsigned n_threads);
 
 /* n_threads counts the caller; 0 = the number of CPUs this process may use. */
 caisson_status csn_pool_new(unsigned n_threads, csn_pool **ret, caisson_error *err);
-void csn_pool_free(csn_pool *pool); /* NULL is fine; no region may be running */
+void csn_pool_free(csn_pool *pool);                /* NULL is fine; no region may be running */
 unsigned csn_pool_n_threads(const csn_pool *pool); /* 1 for NULL */
 /* Runs one region and returns when all threads are done. Not reentrant; one caller at a time.
  * pool == NULL runs fn(ctx, 0, 1). */

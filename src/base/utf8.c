@@ -107,7 +107,10 @@ size_t csn_utf8_complete(csn_str s) {
         if ((c & 0xc0) == 0x80) {
             continue; /* a continuation byte */
         }
-        size_t n = c >= 0xf0 && c <= 0xf4 ? 4 : c >= 0xe0 && c <= 0xef ? 3 : c >= 0xc2 && c <= 0xdf ? 2 : 1;
+        size_t n = c >= 0xf0 && c <= 0xf4   ? 4
+                   : c >= 0xe0 && c <= 0xef ? 3
+                   : c >= 0xc2 && c <= 0xdf ? 2
+                                            : 1;
         if (n <= back) {
             return s.len;
         }

@@ -23,18 +23,18 @@ typedef struct csn_convert_report { /* one tensor written */
     const csn_dtype *from, *to;
     csn_shape shape;
     uint64_t nbytes;
-    double relative_error;   /* ||decoded - source|| / ||source||, against the source's own values */
-    bool source_is_coarser;  /* fewer bits a weight in the source than in the target */
-    bool kept_f32;           /* a value that f16 cannot hold kept this tensor in f32 */
+    double relative_error;  /* ||decoded - source|| / ||source||, against the source's own values */
+    bool source_is_coarser; /* fewer bits a weight in the source than in the target */
+    bool kept_f32;          /* a value that f16 cannot hold kept this tensor in f32 */
 } csn_convert_report;
 
 typedef struct csn_convert_options {
-    const csn_dtype *quant;          /* NULL = q8_row */
-    const csn_convert_rule *rules;   /* [n_rules], the first match wins */
+    const csn_dtype *quant;        /* NULL = q8_row */
+    const csn_convert_rule *rules; /* [n_rules], the first match wins */
     uint32_t n_rules;
-    unsigned n_threads;              /* 0 = all */
-    bool overwrite;                  /* replace an existing target; else CAISSON_E_EXISTS */
-    const csn_progress *progress;    /* bytes of source read */
+    unsigned n_threads;           /* 0 = all */
+    bool overwrite;               /* replace an existing target; else CAISSON_E_EXISTS */
+    const csn_progress *progress; /* bytes of source read */
     const csn_log *log;
     void (*on_tensor)(void *ctx, const csn_convert_report *report); /* or NULL */
     void *ctx;

@@ -10,15 +10,15 @@
 typedef struct csn_sampler csn_sampler;
 
 typedef struct csn_sampler_options {
-    float temperature;      /* 0.8; <= 0: greedy */
-    int32_t top_k;          /* 40; <= 0: off */
-    float top_p;            /* 0.95; 1: off */
-    float min_p;            /* 0.05; 0: off */
-    float typical_p;        /* 1: off */
-    float repeat_penalty;   /* 1: off */
-    float presence_penalty; /* 0: off */
-    float frequency_penalty;/* 0: off */
-    int32_t repeat_last_n;  /* 64; 0: off; -1: all */
+    float temperature;       /* 0.8; <= 0: greedy */
+    int32_t top_k;           /* 40; <= 0: off */
+    float top_p;             /* 0.95; 1: off */
+    float min_p;             /* 0.05; 0: off */
+    float typical_p;         /* 1: off */
+    float repeat_penalty;    /* 1: off */
+    float presence_penalty;  /* 0: off */
+    float frequency_penalty; /* 0: off */
+    int32_t repeat_last_n;   /* 64; 0: off; -1: all */
     uint64_t seed;
 } csn_sampler_options;
 

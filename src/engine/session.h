@@ -14,9 +14,9 @@
 typedef struct csn_session csn_session;
 
 typedef struct csn_session_options {
-    uint32_t n_ctx;      /* 0 = min(4096, arch.max_position_embeddings) */
-    uint32_t n_ubatch;   /* prompt tokens of one forward pass, 0 = 512; 1 = token by token */
-    unsigned n_threads;  /* 0 = all CPUs */
+    uint32_t n_ctx;     /* 0 = min(4096, arch.max_position_embeddings) */
+    uint32_t n_ubatch;  /* prompt tokens of one forward pass, 0 = 512; 1 = token by token */
+    unsigned n_threads; /* 0 = all CPUs */
     csn_compute compute;
     csn_kv_type type_k, type_v;
 } csn_session_options;
@@ -35,7 +35,8 @@ void csn_session_truncate(csn_session *s, uint32_t n);
  * from 0 over the n (or 1) rows; with want_all the rows are handed out through on_row as they come
  * (on_row != NULL) instead of being kept. Errors: CAISSON_E_CONTEXT (both numbers) before anything
  * is computed, CAISSON_E_ARG, CAISSON_E_CANCELLED (n_past is then as before the call). */
-typedef caisson_status (*csn_row_fn)(void *ctx, uint32_t i, const float *logits, caisson_error *err);
+typedef caisson_status (*csn_row_fn)(void *ctx, uint32_t i, const float *logits,
+                                     caisson_error *err);
 caisson_status csn_session_eval(csn_session *s, const int32_t *ids, uint32_t n, bool want_all,
                                 csn_row_fn on_row, void *ctx, const csn_progress *progress,
                                 caisson_error *err);

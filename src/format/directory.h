@@ -8,19 +8,19 @@
 #include "quant/dtype.h"
 
 typedef struct csn_tensor {
-    csn_str name;      /* UTF-8, in the directory's arena */
+    csn_str name; /* UTF-8, in the directory's arena */
     const csn_dtype *dtype;
     csn_shape shape;
-    uint32_t i_file;   /* which of the model's files */
-    uint64_t offset;   /* absolute, in that file */
-    uint64_t nbytes;   /* == dtype->nbytes(shape) where that is defined; inside the file */
-    uint64_t hash;     /* CMF: stored hash64 of the payload; else 0 */
+    uint32_t i_file; /* which of the model's files */
+    uint64_t offset; /* absolute, in that file */
+    uint64_t nbytes; /* == dtype->nbytes(shape) where that is defined; inside the file */
+    uint64_t hash;   /* CMF: stored hash64 of the payload; else 0 */
 } csn_tensor;
 
 typedef struct csn_directory {
     csn_tensor *tensors; /* [n], in file order */
     uint32_t n;
-    uint32_t *index;     /* open-addressed hash table of positions + 1, n_index a power of two */
+    uint32_t *index; /* open-addressed hash table of positions + 1, n_index a power of two */
     uint32_t n_index;
 } csn_directory;
 

@@ -23,16 +23,17 @@
  *   sum = sum of q over the group.
  * Rows of q are padded with zeros to a multiple of 32; n_groups = ceil(cols / 32). */
 typedef struct csn_x8 {
-    const int8_t *q;     /* [n][n_groups * 32], 64-byte aligned rows if n_groups is even */
-    const float *scale;  /* [n][n_groups] */
-    const int32_t *sum;  /* [n][n_groups] */
+    const int8_t *q;    /* [n][n_groups * 32], 64-byte aligned rows if n_groups is even */
+    const float *scale; /* [n][n_groups] */
+    const int32_t *sum; /* [n][n_groups] */
     uint64_t n_groups;
 } csn_x8;
 
 /* y[t * y_stride + r] for t in [0, n), r in [r0, r1): row r of w times vector t.
  * x: vector t at x + t * x_stride, w->cols finite f32 values. Outputs are written whole. */
-typedef void (*csn_matmul_f32_fn)(const csn_matrix *w, const float *x, uint64_t x_stride, uint64_t n,
-                                  float *y, uint64_t y_stride, uint64_t r0, uint64_t r1);
+typedef void (*csn_matmul_f32_fn)(const csn_matrix *w, const float *x, uint64_t x_stride,
+                                  uint64_t n, float *y, uint64_t y_stride, uint64_t r0,
+                                  uint64_t r1);
 typedef void (*csn_matmul_i8_fn)(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                                  uint64_t y_stride, uint64_t r0, uint64_t r1);
 

@@ -13,7 +13,8 @@
 
 enum { CSN_MAX_DIMS = 6, CSN_NO_ID = -1 };
 
-/* Row-major; dim[0] is the outermost (GGUF's order is reversed by its reader). n_dims 0 = scalar. */
+/* Row-major; dim[0] is the outermost (GGUF's order is reversed by its reader). n_dims 0 = scalar.
+ */
 typedef struct csn_shape {
     uint32_t n_dims;
     uint64_t dim[CSN_MAX_DIMS];
@@ -27,7 +28,8 @@ const char *csn_shape_text(const csn_shape *s, char *buf, size_t n);
 typedef struct csn_dtype csn_dtype;
 
 /* A tensor seen as a matrix: rows = dim[0], cols = product of the rest (1-D: rows = n, cols = 1;
- * scalar: 1 x 1). Checked: data holds exactly dtype->nbytes(shape) bytes and passed dtype->check. */
+ * scalar: 1 x 1). Checked: data holds exactly dtype->nbytes(shape) bytes and passed dtype->check.
+ */
 typedef struct csn_matrix {
     const csn_dtype *dtype;
     const uint8_t *data;
@@ -41,8 +43,8 @@ struct csn_dtype {
     int gguf_id;      /* ggml type id, or CSN_NO_ID */
     int warp_fmt;     /* WARP fmt byte, or CSN_NO_ID */
     const char *safetensors; /* "F32", "BF16", ..., or NULL */
-    uint32_t group;   /* elements that share a scale in flattened order; 1 = none */
-    bool is_float;    /* f32, f16, bf16: f32 activations in both compute modes */
+    uint32_t group;          /* elements that share a scale in flattened order; 1 = none */
+    bool is_float;           /* f32, f16, bf16: f32 activations in both compute modes */
     bool is_reserved; /* known by number only: reading a model that uses it is refused by name */
 
     /* Exact payload size. Fails with CAISSON_E_BOUNDS when the shape cannot have this dtype or the

@@ -14,21 +14,28 @@
 #include "base/progress.h"
 #include "format/directory.h"
 
-enum { CSN_CMF_HEADER, CSN_CMF_DIR, CSN_CMF_DATA, CSN_CMF_MASKS, CSN_CMF_VOCAB, CSN_CMF_INDEX,
-       CSN_CMF_N_SECTIONS };
+enum {
+    CSN_CMF_HEADER,
+    CSN_CMF_DIR,
+    CSN_CMF_DATA,
+    CSN_CMF_MASKS,
+    CSN_CMF_VOCAB,
+    CSN_CMF_INDEX,
+    CSN_CMF_N_SECTIONS
+};
 extern const char *const csn_cmf_section_names[CSN_CMF_N_SECTIONS]; /* "header", "directory", ... */
 
 typedef struct csn_cmf_envelope {
     uint32_t flags, required_features;
     uint64_t off[CSN_CMF_N_SECTIONS], len[CSN_CMF_N_SECTIONS]; /* off of an empty section is kept */
-    uint64_t header_hash, dir_hash; /* 0 = absent */
+    uint64_t header_hash, dir_hash;                            /* 0 = absent */
     uint64_t file_bytes;
 } csn_cmf_envelope;
 
-typedef struct csn_chat_bundle {     /* header.tokenizer_config (facts 7.4) */
+typedef struct csn_chat_bundle { /* header.tokenizer_config (facts 7.4) */
     bool present;
-    csn_str chat_template;           /* empty = none */
-    int32_t *eos_token_ids;          /* [n_eos] */
+    csn_str chat_template;  /* empty = none */
+    int32_t *eos_token_ids; /* [n_eos] */
     uint32_t n_eos;
     int32_t bos_token_id, pad_token_id; /* -1 = null */
 } csn_chat_bundle;
@@ -37,11 +44,11 @@ typedef struct csn_cmf {
     csn_file *file;
     csn_cmf_envelope envelope;
     csn_json *header_doc;
-    const csn_jval *header;          /* the whole header object */
+    const csn_jval *header; /* the whole header object */
     csn_str quant_type;
     csn_arch arch;
     csn_chat_bundle chat;
-    csn_directory dir;               /* offsets are absolute */
+    csn_directory dir; /* offsets are absolute */
     csn_arena arena;
 } csn_cmf;
 
@@ -55,7 +62,8 @@ caisson_status csn_cmf_read_section(csn_cmf *c, int section, csn_buf *ret, caiss
 
 /* Checks every hash of an open file; never stops at the first. Each fault is told as an error
  * record (CAISSON_E_HASH, section, tensor, offset, both hashes). *ret_n = number of faults.
- * Returns a failure only when it could not finish (cancelled, read error is a fault and goes on). */
+ * Returns a failure only when it could not finish (cancelled, read error is a fault and goes on).
+ */
 typedef void (*csn_cmf_fault_fn)(void *ctx, const caisson_error *fault);
 caisson_status csn_cmf_verify(csn_cmf *c, csn_pool *pool, const csn_progress *progress,
                               csn_cmf_fault_fn fn, void *ctx, uint64_t *ret_n, caisson_error *err);
@@ -76,8 +84,8 @@ typedef struct csn_cmf_plan_tensor {
 typedef struct csn_cmf_plan {
     const csn_cmf_plan_tensor *tensors; /* [n], in file order */
     uint32_t n;
-    uint64_t head_bytes;   /* upper bound of header JSON bytes, for the gap */
-    csn_str fingerprint;   /* identifies source and options; a journal of another one is discarded */
+    uint64_t head_bytes; /* upper bound of header JSON bytes, for the gap */
+    csn_str fingerprint; /* identifies source and options; a journal of another one is discarded */
 } csn_cmf_plan;
 
 /* *ret_n_done: leading tensors of the plan that are already on disk (resume). Checks free space. */

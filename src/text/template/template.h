@@ -3,9 +3,10 @@
  * (ImmutableSandboxedEnvironment, trim_blocks, lstrip_blocks, loop controls, `generation` blocks,
  * raise_exception, strftime_now, tojson with ensure_ascii=False).
  *
- * Every character it writes carries a mark: from the template, or from the caller's values. Filters,
- * slices and concatenation keep the marks, so that only template characters can form control
- * tokens. A construct that we cannot run is refused at compile time with line and construct.
+ * Every character it writes carries a mark: from the template, or from the caller's values.
+ * Filters, slices and concatenation keep the marks, so that only template characters can form
+ * control tokens. A construct that we cannot run is refused at compile time with line and
+ * construct.
  */
 #ifndef CSN_TEXT_TEMPLATE_H
 #define CSN_TEXT_TEMPLATE_H
@@ -28,14 +29,14 @@ typedef struct csn_rendering {
 void csn_rendering_free(csn_rendering *r);
 
 typedef struct csn_template_input {
-    const csn_jval *vars;   /* an object: its members become the template's variables
-                               (messages, tools, documents, add_generation_prompt, ...) */
+    const csn_jval *vars; /* an object: its members become the template's variables
+                             (messages, tools, documents, add_generation_prompt, ...) */
     /* Variables that are control text, trusted like the template's own characters
      * (bos_token, eos_token, ...): pairs of name and value. */
     const csn_str (*trusted_vars)[2];
     size_t n_trusted_vars;
-    int64_t now_unix;       /* for strftime_now, UTC; a member `now` of vars overrides it:
-                               a number of seconds, or text "YYYY-MM-DD[ HH:MM:SS]" */
+    int64_t now_unix; /* for strftime_now, UTC; a member `now` of vars overrides it:
+                         a number of seconds, or text "YYYY-MM-DD[ HH:MM:SS]" */
 } csn_template_input;
 
 /* Errors: CAISSON_E_TEMPLATE (raise_exception's message in err->what; a run-time fault with its
