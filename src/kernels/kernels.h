@@ -37,18 +37,15 @@ typedef void (*csn_matmul_f32_fn)(const csn_matrix *w, const float *x, uint64_t 
 typedef void (*csn_matmul_i8_fn)(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                                  uint64_t y_stride, uint64_t r0, uint64_t r1);
 
-/* The kernels for a dtype under the current CPU flags; never NULL for a dtype with `decode`
+/* The kernels for a dtype under the current CPU flags (looked up by name in kernels.def: keep the
+ * result, a model does so for each tensor at open); never NULL for a dtype with `decode`
  * (fallback: decode a row piecewise, multiply). The i8 form is NULL where the dtype has none
- * (float dtypes): the caller then uses f32. */
+ * (float dtypes): the caller then uses f32, and also where d->group > 1 does not divide cols. */
 csn_matmul_f32_fn csn_kernel_matmul_f32(const csn_dtype *d);
 csn_matmul_i8_fn csn_kernel_matmul_i8(const csn_dtype *d);
 
 /* Quantises n vectors into the arrays behind *x8 (caller's memory, sized as in csn_x8). */
 void csn_quantise_x8(const float *x, uint64_t x_stride, uint64_t n, uint64_t cols, int8_t *q,
                      float *scale, int32_t *sum);
-
-/* Builds the tables from csn_cpu_flags(); called once by the library's first open, again by tests
- * after csn_cpu_mask(). Thread-safe only as a once. */
-void csn_kernels_init(void);
 
 #endif
