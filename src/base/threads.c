@@ -168,7 +168,7 @@ static unsigned cgroup_cpus(void) {
 
 unsigned csn_n_cpus(void) {
     unsigned n = 1;
-#ifdef __linux__
+#ifdef CPU_COUNT /* Linux and its kin: the CPUs this process may use */
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof(set), &set) == 0) {
         n = (unsigned)CPU_COUNT(&set);
