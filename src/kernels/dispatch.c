@@ -1,51 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses kernels: walks kernels.def once under the CPU's flags and keeps, for each operation and
- * dtype name, the last row that fits. Lookups compare dtype names, so this file needs no table of
- * dtypes; models look each tensor's kernels up once, at open. */
-#include "kernels/kernels.h"
+/* Chooses kernels: walks kernels.def under the CPU's flags and takes, for an operation and a dtype
+ * name, the last row that fits. Lookups compare names, so this file needs no table of dtypes; the
+ * model looks each tensor's kernels up once, at open. */
+#include "kernels/types.h"
 
 #include <string.h>
 
 #include "base/cpu.h"
 
-void csn_matmul_f32_any_ref(const csn_matrix *w, const float *x, uint64_t x_stride, uint64_t n,
-                            float *y, uint64_t y_stride, uint64_t r0, uint64_t r1);
-
-#define TYPE_matmul_f32 csn_matmul_f32_fn
-#define TYPE_matmul_i8 csn_matmul_i8_fn
-#define PROTO_matmul_f32(name)                                                                     \
-    void name(const csn_matrix *w, const float *x, uint64_t x_stride, uint64_t n, float *y,        \
-              uint64_t y_stride, uint64_t r0, uint64_t r1)
-#define PROTO_matmul_i8(name)                                                                      \
-    void name(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y, uint64_t y_stride,       \
-              uint64_t r0, uint64_t r1)
-
-#define CSN_KERNEL(op, dtype, isa, flags) PROTO_##op(csn_##op##_##dtype##_##isa);
-#include "kernels/kernels.def"
-#undef CSN_KERNEL
+enum op { OP_matmul_f32, OP_matmul_i8, OP_scale_x, OP_quantise_x8 };
 
 struct row {
-    const char *op, *dtype;
+    enum op op;
     uint32_t flags;
+    const char *dtype;
     union {
         csn_matmul_f32_fn matmul_f32;
         csn_matmul_i8_fn matmul_i8;
+        csn_scale_x_fn scale_x;
+        csn_quantise_x8_fn quantise_x8;
     } fn;
 };
 
 static const struct row rows[] = {
 #define CSN_KERNEL(op_, dtype_, isa, flags_)                                                       \
-    {.op = #op_, .dtype = #dtype_, .flags = (flags_), .fn.op_ = csn_##op_##_##dtype_##_##isa},
+    {.op = OP_##op_, .dtype = #dtype_, .flags = (flags_), .fn.op_ = csn_##op_##_##dtype_##_##isa},
 #include "kernels/kernels.def"
 #undef CSN_KERNEL
 };
 
 /* The last row for (op, dtype) that this CPU can run, or NULL. */
-static const struct row *find(const char *op, const char *dtype) {
+static const struct row *find(enum op op, const char *dtype) {
     uint32_t have = csn_cpu_flags();
     const struct row *best = NULL;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if ((rows[i].flags & have) == rows[i].flags && strcmp(rows[i].op, op) == 0 &&
+        if (rows[i].op == op && (rows[i].flags & have) == rows[i].flags &&
             strcmp(rows[i].dtype, dtype) == 0) {
             best = &rows[i];
         }
@@ -53,15 +42,24 @@ static const struct row *find(const char *op, const char *dtype) {
     return best;
 }
 
-csn_matmul_f32_fn csn_kernel_matmul_f32(const csn_dtype *d) {
-    const struct row *r = find("matmul_f32", d->name);
-    if (r == NULL) {
-        r = find("matmul_f32", "any");
-    }
-    return r != NULL ? r->fn.matmul_f32 : csn_matmul_f32_any_ref;
+csn_matmul_f32_fn csn_kernel_matmul_f32(const csn_matrix *w) {
+    const struct row *r = find(OP_matmul_f32, w->dtype->name);
+    return r != NULL ? r->fn.matmul_f32 : find(OP_matmul_f32, "any")->fn.matmul_f32;
 }
 
-csn_matmul_i8_fn csn_kernel_matmul_i8(const csn_dtype *d) {
-    const struct row *r = find("matmul_i8", d->name);
+csn_matmul_i8_fn csn_kernel_matmul_i8(const csn_matrix *w) {
+    if (w->dtype->group > 1 && w->cols % w->dtype->group != 0) {
+        return NULL;
+    }
+    const struct row *r = find(OP_matmul_i8, w->dtype->name);
     return r != NULL ? r->fn.matmul_i8 : NULL;
+}
+
+csn_scale_x_fn csn_kernel_scale_x(const csn_matrix *w) {
+    const struct row *r = find(OP_scale_x, w->dtype->name);
+    return r != NULL ? r->fn.scale_x : NULL;
+}
+
+csn_quantise_x8_fn csn_kernel_quantise_x8(void) {
+    return find(OP_quantise_x8, "any")->fn.quantise_x8;
 }

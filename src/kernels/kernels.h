@@ -7,11 +7,14 @@
  *   f32 mode   y = sum_i w[i] * x[i]: 32 lanes, lane = i mod 32, each fmaf in rising i; then the
  *              halving tree: lane l += lane l+16 (l < 16), then +8, +4, +2, +1.
  *   int8 mode  groups of 32 columns (the last may be short): exact integer sum of q_w * q_x per
- *              group; the scaled group sums are added in f32, multiply then add, not fused, in two
- *              lanes (even groups, odd groups), then lane0 + lane1.
+ *              group; the scaled group sums are added in f32, multiply then add, not fused, in
+ *              eight lanes, lane = group mod 8, in rising order; then the halving tree: lane
+ *              l += lane l+4 (l < 4), then +2, +1. Lanes begin at +0, so adding the zero products
+ *              of padded groups changes nothing.
  *              How scales enter is written beside each dtype in kernels/ref/.
  *
- * Kernels work on a row range, know no threads, do not allocate and cannot fail.
+ * Kernels work on a row range, know no threads, do not allocate and cannot fail. They may use up to
+ * 192 KiB of stack.
  */
 #ifndef CSN_KERNELS_KERNELS_H
 #define CSN_KERNELS_KERNELS_H
@@ -21,31 +24,49 @@
 /* Activations quantised per group of 32 for int8 mode: for each of n vectors of `cols` values
  *   scale = absmax / 127 (f32), q = rint(x / scale) (half to even; 0 when absmax is 0),
  *   sum = sum of q over the group.
- * Rows of q are padded with zeros to a multiple of 32; n_groups = ceil(cols / 32). */
+ * Groups are padded with zeros (codes, scales and sums) to g_stride. */
 typedef struct csn_x8 {
-    const int8_t *q;    /* [n][n_groups * 32], 64-byte aligned rows if n_groups is even */
-    const float *scale; /* [n][n_groups] */
-    const int32_t *sum; /* [n][n_groups] */
-    uint64_t n_groups;
+    int8_t *q;     /* [n][q_stride] codes in the order of the columns */
+    int8_t *split; /* [n][q_stride] the same codes for packed nibbles. Each 64 bytes are two groups:
+                    * 16 codes of even columns of the first, of the second, then the odd ones */
+    float *scale;  /* [n][g_stride] */
+    int32_t *sum;  /* [n][g_stride] */
+    uint64_t n, cols;
+    uint64_t n_groups; /* ceil(cols / 32) */
+    uint64_t g_stride; /* n_groups rounded up to a multiple of 8 */
+    uint64_t q_stride; /* bytes: at least g_stride * 32, a multiple of 64 */
 } csn_x8;
+
+/* Bytes of one buffer for n vectors of `cols` values; false on overflow. */
+bool csn_x8_nbytes(uint64_t n, uint64_t cols, uint64_t *ret);
+/* Lays the arrays out in a buffer of at least csn_x8_nbytes(n, cols), aligned to 64. */
+csn_x8 csn_x8_make(void *buf, uint64_t n, uint64_t cols);
+
+/* Quantises vectors [t0, t1) of x (vector t at x + t * x_stride, finite) into x8. */
+typedef void (*csn_quantise_x8_fn)(const float *x, uint64_t x_stride, const csn_x8 *x8, uint64_t t0,
+                                   uint64_t t1);
+
+/* q8_2f only: its column factors belong to the activations, out[t][i] = x[t][i] * col[i] with rows
+ * of w->cols; int8 mode quantises `out` in place of x. */
+typedef void (*csn_scale_x_fn)(const csn_matrix *w, const float *x, uint64_t x_stride, uint64_t n,
+                               float *out);
 
 /* y[t * y_stride + r] for t in [0, n), r in [r0, r1): row r of w times vector t.
  * x: vector t at x + t * x_stride, w->cols finite f32 values. Outputs are written whole. */
 typedef void (*csn_matmul_f32_fn)(const csn_matrix *w, const float *x, uint64_t x_stride,
                                   uint64_t n, float *y, uint64_t y_stride, uint64_t r0,
                                   uint64_t r1);
+/* The same for the first n vectors of x; x->cols == w->cols. */
 typedef void (*csn_matmul_i8_fn)(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                                  uint64_t y_stride, uint64_t r0, uint64_t r1);
 
-/* The kernels for a dtype under the current CPU flags (looked up by name in kernels.def: keep the
- * result, a model does so for each tensor at open); never NULL for a dtype with `decode`
- * (fallback: decode a row piecewise, multiply). The i8 form is NULL where the dtype has none
- * (float dtypes): the caller then uses f32, and also where d->group > 1 does not divide cols. */
-csn_matmul_f32_fn csn_kernel_matmul_f32(const csn_dtype *d);
-csn_matmul_i8_fn csn_kernel_matmul_i8(const csn_dtype *d);
-
-/* Quantises n vectors into the arrays behind *x8 (caller's memory, sized as in csn_x8). */
-void csn_quantise_x8(const float *x, uint64_t x_stride, uint64_t n, uint64_t cols, int8_t *q,
-                     float *scale, int32_t *sum);
+/* The kernels for a matrix under the current CPU flags. f32: never NULL for a dtype with `decode`
+ * (fallback: decode a row piecewise, multiply). i8: NULL where there is no int8 form (float dtypes;
+ * nibble groups that cross rows, cols % 32 != 0): the caller then uses f32. scale_x: NULL where the
+ * dtype has no column factors. quantise_x8: never NULL. */
+csn_matmul_f32_fn csn_kernel_matmul_f32(const csn_matrix *w);
+csn_matmul_i8_fn csn_kernel_matmul_i8(const csn_matrix *w);
+csn_scale_x_fn csn_kernel_scale_x(const csn_matrix *w);
+csn_quantise_x8_fn csn_kernel_quantise_x8(void);
 
 #endif

@@ -5,13 +5,15 @@
 
 #include <string.h>
 
-#include "kernels/kernels.h"
+#include "kernels/types.h"
 
 /* Lane l += lane l+16 (l < 16), then +8, +4, +2, +1: the sum of 32 lanes. Destroys `lane`. */
 float csn_tree32(float *lane);
 
-void csn_matmul_f32_any_ref(const csn_matrix *w, const float *x, uint64_t x_stride, uint64_t n,
-                            float *y, uint64_t y_stride, uint64_t r0, uint64_t r1);
+/* The same for the 8 lanes of int8 mode. */
+static inline float csn_tree8(const float *l) {
+    return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
+}
 
 static inline uint16_t csn_load_u16(const uint8_t *p) {
     return (uint16_t)(p[0] | p[1] << 8);

@@ -39,7 +39,7 @@ static void f32_follows_lanes(void **state) {
         x[i] = uniform();
     }
     csn_matrix m = {&fake_f32, (const uint8_t *)w, sizeof(w), ROWS, COLS};
-    csn_kernel_matmul_f32 (&fake_f32)(&m, x, COLS, N, y, ROWS, 0, ROWS);
+    csn_kernel_matmul_f32 (&m)(&m, x, COLS, N, y, ROWS, 0, ROWS);
     for (int t = 0; t < N; t++) {
         for (int r = 0; r < ROWS; r++) {
             float lane[32] = {0};
@@ -59,21 +59,31 @@ static void f32_follows_lanes(void **state) {
     }
 }
 
+static csn_x8 quantise(const float *x, uint64_t cols) {
+    static _Alignas(64) uint8_t buf[4096];
+    uint64_t need;
+    assert_true(csn_x8_nbytes(1, cols, &need) && need <= sizeof(buf));
+    csn_x8 x8 = csn_x8_make(buf, 1, cols);
+    csn_kernel_quantise_x8()(x, cols, &x8, 0, 1);
+    return x8;
+}
+
 static void quantise_rounds_half_to_even(void **state) {
     (void)state;
     float x[40] = {127.0f, 2.5f, 3.5f, -2.5f, -127.0f};
     x[32] = 1.0f;
-    int8_t q[64];
-    float scale[2];
-    int32_t sum[2];
-    csn_quantise_x8(x, 40, 1, 40, q, scale, sum);
-    assert_true(scale[0] == 1.0f && scale[1] == 1.0f / 127.0f);
+    csn_x8 x8 = quantise(x, 40);
+    assert_true(x8.scale[0] == 1.0f && x8.scale[1] == 1.0f / 127.0f);
     const int8_t want[5] = {127, 2, 4, -2, -127};
-    assert_memory_equal(q, want, sizeof(want));
-    assert_int_equal(sum[0], 4);
-    assert_int_equal(q[32], 127);
-    assert_int_equal(q[63], 0);
-    assert_int_equal(sum[1], 127);
+    assert_memory_equal(x8.q, want, sizeof(want));
+    assert_int_equal(x8.sum[0], 4);
+    assert_int_equal(x8.q[32], 127);
+    assert_int_equal(x8.q[63], 0);
+    assert_int_equal(x8.sum[1], 127);
+    const int8_t even[3] = {127, 4, -127};
+    assert_memory_equal(x8.split, even, sizeof(even));
+    assert_int_equal(x8.split[32], 2);   /* the odd columns of the first group */
+    assert_int_equal(x8.split[16], 127); /* the second group's first */
 }
 
 static void i8_q8_row_is_close(void **state) {
@@ -89,14 +99,10 @@ static void i8_q8_row_is_close(void **state) {
     }
     w[COLS] = 0x00; /* f16 0.5 */
     w[COLS + 1] = 0x38;
-    int8_t q[96];
-    float scale[3];
-    int32_t sum[3];
-    csn_quantise_x8(x, COLS, 1, COLS, q, scale, sum);
-    csn_x8 x8 = {q, scale, sum, 3};
+    csn_x8 x8 = quantise(x, COLS);
     csn_matrix m = {&fake_q8_row, w, sizeof(w), 1, COLS};
     float y;
-    csn_kernel_matmul_i8 (&fake_q8_row)(&m, &x8, 1, &y, 1, 0, 1);
+    csn_kernel_matmul_i8 (&m)(&m, &x8, 1, &y, 1, 0, 1);
     assert_true(fabs((double)y - exact) < 3.0);
 }
 
@@ -113,14 +119,10 @@ static void i8_q4_tiled_exact_case(void **state) {
         int nibble = i % 2 == 0 ? i / 2 : 15 - i / 2;
         want += (float)(nibble - 8) * x[i];
     }
-    int8_t q[32];
-    float scale;
-    int32_t sum;
-    csn_quantise_x8(x, 32, 1, 32, q, &scale, &sum);
-    csn_x8 x8 = {q, &scale, &sum, 1};
+    csn_x8 x8 = quantise(x, 32);
     csn_matrix m = {&fake_q4_tiled, w, sizeof(w), 1, 32};
     float y;
-    csn_kernel_matmul_i8 (&fake_q4_tiled)(&m, &x8, 1, &y, 1, 0, 1);
+    csn_kernel_matmul_i8 (&m)(&m, &x8, 1, &y, 1, 0, 1);
     assert_true(y == want);
 }
 

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kernels.def expands to: a type and a prototype for each operation. */
+#ifndef CSN_KERNELS_TYPES_H
+#define CSN_KERNELS_TYPES_H
+
+#include "kernels/kernels.h"
+
+#define CSN_PROTO_matmul_f32(name)                                                                 \
+    void name(const csn_matrix *w, const float *x, uint64_t x_stride, uint64_t n, float *y,        \
+              uint64_t y_stride, uint64_t r0, uint64_t r1)
+#define CSN_PROTO_matmul_i8(name)                                                                  \
+    void name(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y, uint64_t y_stride,       \
+              uint64_t r0, uint64_t r1)
+#define CSN_PROTO_scale_x(name)                                                                    \
+    void name(const csn_matrix *w, const float *x, uint64_t x_stride, uint64_t n, float *out)
+#define CSN_PROTO_quantise_x8(name)                                                                \
+    void name(const float *x, uint64_t x_stride, const csn_x8 *x8, uint64_t t0, uint64_t t1)
+
+/* Prototypes of all rows: kernel files include this, so that none disagrees with the table. */
+#define CSN_KERNEL(op, dtype, isa, flags) CSN_PROTO_##op(csn_##op##_##dtype##_##isa);
+#include "kernels/kernels.def"
+#undef CSN_KERNEL
+
+#endif
