@@ -51,15 +51,18 @@ struct csn_dtype {
      * size overflows. NULL: payload-dependent (any size passes here; `check` decides). */
     caisson_status (*nbytes)(const csn_shape *shape, uint64_t *ret, caisson_error *err);
     /* Offsets, codes and counts inside the payload. NULL = every bit pattern is valid. Called once
-     * at open, for payload-dependent dtypes only where facts 1.5 asks for it. */
+     * at open, for payload-dependent dtypes only where facts 1.5 asks for it. `data` holds the
+     * first check_bytes(shape, nbytes) bytes of the payload of nbytes (<= nbytes; NULL: all). */
     caisson_status (*check)(const csn_shape *shape, const uint8_t *data, uint64_t nbytes,
                             caisson_error *err);
+    uint64_t (*check_bytes)(const csn_shape *shape, uint64_t nbytes);
     /* f32 values of the flattened elements [i0, i0 + n), any i0; bit-exact to the reference's
      * decoder. NULL: opens, verifies and lists, but cannot be decoded or run by this build. */
     void (*decode)(const csn_matrix *m, uint64_t i0, uint64_t n, float *out);
     /* Encodes a whole tensor into `out` (nbytes() bytes, every one written). Rows or groups are
      * split over `pool` (may be NULL) with the same bytes for any number of threads. NULL = never
-     * written by us. x is finite. */
+     * written by us. x is finite. CAISSON_E_BOUNDS when a value or scale does not fit into the
+     * dtype's f16 (the caller keeps such a tensor in f32), or the shape cannot have the dtype. */
     caisson_status (*encode)(const float *x, const csn_shape *shape, csn_pool *pool, uint8_t *out,
                              caisson_error *err);
 };
@@ -75,7 +78,7 @@ const csn_dtype *csn_dtype_by_safetensors(csn_str name);
 csn_matrix csn_matrix_make(const csn_dtype *d, const csn_shape *s, const void *data,
                            uint64_t nbytes);
 
-/* Element conversions with the format's rounding (facts 4.1). */
+/* Element conversions with the format's rounding (facts 4.1); inline forms are in quant/half.h. */
 float csn_f16_to_f32(uint16_t h);
 uint16_t csn_f32_to_f16(float x);
 float csn_bf16_to_f32(uint16_t h);

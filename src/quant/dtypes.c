@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of dtypes, finding a row, and what the files of this folder share. */
+#include "quant/quant_internal.h"
+
+#include <stdio.h>
+
+const csn_dtype *const csn_dtypes[] = {
+    /* CMF, in order of id */
+    &csn_dtype_f32, &csn_dtype_f16, &csn_dtype_bf16, &csn_dtype_q8_row, &csn_dtype_q4_block,
+    &csn_dtype_mix8_4, &csn_dtype_u8, &csn_dtype_q4_col, &csn_dtype_vbit, &csn_dtype_q8_2f,
+    &csn_dtype_vbit_ro, &csn_dtype_q4_tiled, &csn_dtype_q1, &csn_dtype_q1s, &csn_dtype_q1t,
+    &csn_dtype_q4tp, &csn_dtype_q2tp,
+    /* other containers */
+    NULL};
+
+static bool same_word(csn_str a, const char *b) {
+    size_t n = strlen(b);
+    if (a.len != n) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        char c = a.ptr[i];
+        if ((c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c) != b[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+const csn_dtype *csn_dtype_by_name(csn_str name) {
+    static const struct {
+        const char *alias;
+        const csn_dtype *dtype;
+    } aliases[] = {{"q8", &csn_dtype_q8_row},
+                   {"q8f", &csn_dtype_q8_2f},
+                   {"q4", &csn_dtype_q4_block},
+                   {"q4t", &csn_dtype_q4_tiled}};
+    for (size_t i = 0; csn_dtypes[i] != NULL; i++) {
+        if (same_word(name, csn_dtypes[i]->name)) {
+            return csn_dtypes[i];
+        }
+    }
+    for (size_t i = 0; i < sizeof(aliases) / sizeof(aliases[0]); i++) {
+        if (same_word(name, aliases[i].alias)) {
+            return aliases[i].dtype;
+        }
+    }
+    return NULL;
+}
+
+const csn_dtype *csn_dtype_by_cmf(unsigned id) {
+    for (size_t i = 0; csn_dtypes[i] != NULL; i++) {
+        if (csn_dtypes[i]->cmf_id != CSN_NO_ID && (unsigned)csn_dtypes[i]->cmf_id == id) {
+            return csn_dtypes[i];
+        }
+    }
+    return NULL;
+}
+
+const csn_dtype *csn_dtype_by_gguf(unsigned id) {
+    for (size_t i = 0; csn_dtypes[i] != NULL; i++) {
+        if (csn_dtypes[i]->gguf_id != CSN_NO_ID && (unsigned)csn_dtypes[i]->gguf_id == id) {
+            return csn_dtypes[i];
+        }
+    }
+    return NULL;
+}
+
+const csn_dtype *csn_dtype_by_safetensors(csn_str name) {
+    for (size_t i = 0; csn_dtypes[i] != NULL; i++) {
+        if (csn_dtypes[i]->safetensors != NULL && csn_str_is(name, csn_dtypes[i]->safetensors)) {
+            return csn_dtypes[i];
+        }
+    }
+    return NULL;
+}
+
+bool csn_shape_count(const csn_shape *s, uint64_t *ret) {
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < s->n_dims; i++) {
+        if (!csn_mul(n, s->dim[i], &n)) {
+            return false;
+        }
+    }
+    *ret = n;
+    return true;
+}
+
+const char *csn_shape_text(const csn_shape *s, char *buf, size_t n) {
+    size_t at = 0;
+    if (n == 0) {
+        return buf;
+    }
+    for (uint32_t i = 0; i < s->n_dims && at < n; i++) {
+        int k = snprintf(buf + at, n - at, "%s%" PRIu64, i == 0 ? "[" : ", ", s->dim[i]);
+        at += k > 0 ? (size_t)k : 0;
+    }
+    if (at < n) {
+        (void)snprintf(buf + at, n - at, s->n_dims == 0 ? "[]" : "]");
+    }
+    return buf;
+}
+
+void csn_shape_matrix(const csn_shape *s, uint64_t *rows, uint64_t *cols) {
+    *rows = s->n_dims == 0 ? 1 : s->dim[0];
+    *cols = 1;
+    for (uint32_t i = 1; i < s->n_dims; i++) {
+        *cols *= s->dim[i]; /* a checked shape; a zero dim elsewhere may let this wrap: see below */
+    }
+    if (*rows == 0) {
+        *cols = 0; /* no elements: the product of the rest was never checked */
+    }
+}
+
+csn_matrix csn_matrix_make(const csn_dtype *d, const csn_shape *s, const void *data,
+                           uint64_t nbytes) {
+    csn_matrix m = {.dtype = d, .data = data, .nbytes = nbytes};
+    csn_shape_matrix(s, &m.rows, &m.cols);
+    return m;
+}
+
+caisson_status csn_fail_nbytes(caisson_error *err) {
+    return CSN_FAIL(err, CAISSON_E_BOUNDS, .what = "the shape's size does not fit in 64 bits");
+}
+
+caisson_status csn_shape_count_or_fail(const csn_shape *s, uint64_t *ret, caisson_error *err) {
+    return csn_shape_count(s, ret) ? CAISSON_OK : csn_fail_nbytes(err);
+}
+
+caisson_status csn_shape_need_groups(const csn_shape *s, const char *what, caisson_error *err) {
+    if (s->n_dims != 2 || s->dim[1] % CSN_GROUP != 0) {
+        char text[160];
+        return CSN_FAIL(err, CAISSON_E_BOUNDS, .what = what,
+                        CSN_TEXTS(CSN_STR("[rows, cols], cols a multiple of 32"),
+                                  csn_str_from(csn_shape_text(s, text, sizeof(text)))));
+    }
+    return CAISSON_OK;
+}
+
+struct split {
+    csn_encode_job *job;
+    csn_encode_fn fn;
+    uint64_t n_units;
+};
+
+static void run_share(void *ctx, unsigned i_thread, unsigned n_threads) {
+    struct split *s = ctx;
+    uint64_t u0;
+    uint64_t u1;
+    csn_share(s->n_units, 1, i_thread, n_threads, &u0, &u1);
+    if (u0 < u1) {
+        s->fn(s->job, u0, u1);
+    }
+}
+
+void csn_encode_split(csn_pool *pool, csn_encode_job *job, csn_encode_fn fn, uint64_t n_units) {
+    csn_pool_run(pool, run_share, &(struct split){job, fn, n_units});
+}
+
+csn_encode_job csn_encode_begin(const float *x, const csn_shape *shape, uint8_t *out) {
+    csn_encode_job job = {.x = x, .out = out};
+    csn_shape_matrix(shape, &job.rows, &job.cols);
+    job.n = job.rows * job.cols;
+    return job;
+}
+
+caisson_status csn_encode_end(const csn_encode_job *job, const char *dtype, caisson_error *err) {
+    if (atomic_load_explicit(&job->has_inf, memory_order_relaxed)) {
+        return CSN_FAIL(err, CAISSON_E_BOUNDS,
+                        .what = "a value is too large for the f16 of this dtype",
+                        CSN_TEXTS(CSN_STR("at most 65504"), csn_str_from(dtype)));
+    }
+    return CAISSON_OK;
+}
+
+void csn_nibbles_encode(const float *x, uint64_t n, float scale, uint8_t out[16]) {
+    uint8_t code[CSN_GROUP];
+    memset(code, 8, sizeof(code));
+    for (uint64_t i = 0; i < n; i++) {
+        code[i] = (uint8_t)(csn_round_even(csn_clamp(x[i] / scale, -8.0f, 7.0f)) + 8.0f);
+    }
+    for (unsigned k = 0; k < 16; k++) {
+        out[k] = (uint8_t)(code[2 * k] | code[2 * k + 1] << 4);
+    }
+}

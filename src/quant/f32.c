@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* f32 (CMF id 0): four bytes an element, little-endian. */
+#include "quant/quant_internal.h"
+
+static caisson_status f32_nbytes(const csn_shape *shape, uint64_t *ret, caisson_error *err) {
+    uint64_t n;
+    CSN_TRY(csn_shape_count_or_fail(shape, &n, err));
+    return csn_mul(n, 4, ret) ? CAISSON_OK : csn_fail_nbytes(err);
+}
+
+static void f32_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out) {
+    const uint8_t *p = m->data + 4 * i0;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    if (n > 0) {
+        memcpy(out, p, n * 4);
+    }
+#else
+    for (uint64_t i = 0; i < n; i++) {
+        out[i] = csn_f32_from_bits(csn_load32(p + 4 * i));
+    }
+#endif
+}
+
+static void encode_units(csn_encode_job *job, uint64_t u0, uint64_t u1) {
+    for (uint64_t i = u0; i < u1; i++) {
+        uint32_t b = csn_f32_bits(job->x[i]);
+        csn_store16(job->out + 4 * i, (uint16_t)b);
+        csn_store16(job->out + 4 * i + 2, (uint16_t)(b >> 16));
+    }
+}
+
+static caisson_status f32_encode(const float *x, const csn_shape *shape, csn_pool *pool,
+                                 uint8_t *out, caisson_error *err) {
+    (void)err;
+    csn_encode_job job = csn_encode_begin(x, shape, out);
+    csn_encode_split(pool, &job, encode_units, job.n);
+    return CAISSON_OK;
+}
+
+const csn_dtype csn_dtype_f32 = {
+    .name = "f32",
+    .cmf_id = 0,
+    .gguf_id = 0,
+    .warp_fmt = CSN_NO_ID,
+    .safetensors = "F32",
+    .group = 1,
+    .is_float = true,
+    .nbytes = f32_nbytes,
+    .decode = f32_decode,
+    .encode = f32_encode,
+};

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The scale ladder of q4tp rows, for the decoder and for kernels (facts 4.11). */
+#ifndef CSN_QUANT_Q4TP_H
+#define CSN_QUANT_Q4TP_H
+
+#include <stdint.h>
+
+enum { CSN_Q4TP_RUNGS = 32 };
+
+/* t[0] = exp2(lo), t[c] = t[c - 1] * exp2(step) in f32: the sequential product is the definition.
+ * lo, step: the row's f16 parameters. Same bits on every machine. */
+void csn_q4tp_ladder(uint16_t lo, uint16_t step, float t[CSN_Q4TP_RUNGS]);
+
+/* Code of group g of a row whose code bytes begin at p: 5 bits, LSB first, at bit 5 * g. Reads the
+ * second byte only when the code reaches into it. */
+static inline unsigned csn_q4tp_code(const uint8_t *p, uint64_t g) {
+    uint64_t bit = 5 * g;
+    unsigned shift = (unsigned)(bit % 8);
+    unsigned v = p[bit / 8];
+    if (shift > 3) {
+        v |= (unsigned)p[bit / 8 + 1] << 8;
+    }
+    return v >> shift & 31u;
+}
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* q8_row (CMF id 3, facts 4.2): [i8: rows * cols][f16 scale: rows], w = q * scale[row].
+ *
+ * scale = S(absmax(row) / 127), q = round half even(v / scale) in -128..127; the error of a weight
+ * is at most scale / 2. */
+#include "quant/quant_internal.h"
+
+static caisson_status q8_row_nbytes(const csn_shape *shape, uint64_t *ret, caisson_error *err) {
+    uint64_t n;
+    uint64_t rows = shape->n_dims == 0 ? 1 : shape->dim[0];
+    uint64_t scales;
+    CSN_TRY(csn_shape_count_or_fail(shape, &n, err));
+    return csn_mul(rows, 2, &scales) && csn_add(n, scales, ret) ? CAISSON_OK : csn_fail_nbytes(err);
+}
+
+static void q8_row_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out) {
+    const int8_t *q = (const int8_t *)m->data;
+    const uint8_t *scales = m->data + m->rows * m->cols;
+    uint64_t end = i0 + n;
+    while (i0 < end) {
+        uint64_t row = i0 / m->cols;
+        uint64_t stop = (row + 1) * m->cols < end ? (row + 1) * m->cols : end;
+        float s = csn_half_to_f32(csn_load16(scales + 2 * row));
+        for (; i0 < stop; i0++) {
+            *out++ = (float)q[i0] * s;
+        }
+    }
+}
+
+static void encode_rows(csn_encode_job *job, uint64_t u0, uint64_t u1) {
+    for (uint64_t r = u0; r < u1; r++) {
+        const float *x = job->x + r * job->cols;
+        int8_t *q = (int8_t *)job->out + r * job->cols;
+        uint16_t h;
+        float s = csn_scale_rule(csn_absmax(x, job->cols) / 127.0f, &h);
+        csn_note_inf(job, h);
+        csn_store16(job->out + job->n + 2 * r, h);
+        for (uint64_t i = 0; i < job->cols; i++) {
+            q[i] = (int8_t)csn_round_even(csn_clamp(x[i] / s, -128.0f, 127.0f));
+        }
+    }
+}
+
+static caisson_status q8_row_encode(const float *x, const csn_shape *shape, csn_pool *pool,
+                                    uint8_t *out, caisson_error *err) {
+    csn_encode_job job = csn_encode_begin(x, shape, out);
+    csn_encode_split(pool, &job, encode_rows, job.rows);
+    return csn_encode_end(&job, "q8_row", err);
+}
+
+const csn_dtype csn_dtype_q8_row = {
+    .name = "q8_row",
+    .cmf_id = 3,
+    .gguf_id = CSN_NO_ID,
+    .warp_fmt = CSN_NO_ID,
+    .group = 1,
+    .nbytes = q8_row_nbytes,
+    .decode = q8_row_decode,
+    .encode = q8_row_encode,
+};

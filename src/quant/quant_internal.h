@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the dtype files of this folder share: the rows of the table, little-endian access, the
+ * format's scale rule, nibbles, and splitting an encoder's work over a pool.
+ */
+#ifndef CSN_QUANT_INTERNAL_H
+#define CSN_QUANT_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "base/size.h"
+#include "quant/dtype.h"
+#include "quant/half.h"
+
+/* ---- rows of dtypes.c: formats of CMF ---- */
+extern const csn_dtype csn_dtype_f32, csn_dtype_f16, csn_dtype_bf16;
+extern const csn_dtype csn_dtype_q8_row, csn_dtype_q8_2f;
+extern const csn_dtype csn_dtype_q4_block, csn_dtype_q4_tiled, csn_dtype_q4tp;
+extern const csn_dtype csn_dtype_u8, csn_dtype_mix8_4, csn_dtype_q4_col;
+extern const csn_dtype csn_dtype_vbit, csn_dtype_vbit_ro;
+extern const csn_dtype csn_dtype_q1, csn_dtype_q1s, csn_dtype_q1t, csn_dtype_q2tp;
+/* ---- rows of dtypes.c: formats that only other containers use ---- */
+
+enum { CSN_GROUP = 32 }; /* elements that share a scale in every CMF format with groups */
+
+static inline uint16_t csn_load16(const uint8_t *p) {
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+static inline uint32_t csn_load32(const uint8_t *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+static inline void csn_store16(uint8_t *p, uint16_t v) {
+    p[0] = (uint8_t)v;
+    p[1] = (uint8_t)(v >> 8);
+}
+
+/* Round half to even; |x| < 2^22. Adding 1.5 * 2^23 leaves no fraction bits, so the hardware's
+ * rounding does the work, without a call on CPUs that lack a rounding instruction. */
+static inline float csn_round_even(float x) {
+    return (x + 12582912.0f) - 12582912.0f;
+}
+static inline float csn_clamp(float x, float lo, float hi) {
+    x = x < lo ? lo : x;
+    return x > hi ? hi : x;
+}
+
+/* The scale rule S of facts 4.1: through f16 and back, at least 2^-14. *ret is what is stored, the
+ * result is what is divided by. */
+static inline float csn_scale_rule(float x, uint16_t *ret) {
+    uint16_t h = csn_half_from_f32(x);
+    float s = csn_half_to_f32(h);
+    if (s < 0x1p-14f) {
+        h = 0x0400;
+        s = 0x1p-14f;
+    }
+    *ret = h;
+    return s;
+}
+
+static inline float csn_absmax(const float *x, uint64_t n) {
+    float m = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        float a = x[i] < 0 ? -x[i] : x[i];
+        m = a > m ? a : m;
+    }
+    return m;
+}
+
+/* Rows and columns of the matrix view (see csn_matrix). */
+void csn_shape_matrix(const csn_shape *s, uint64_t *rows, uint64_t *cols);
+/* Number of elements and, for formats with rows, of rows; BOUNDS when it overflows. */
+caisson_status csn_shape_count_or_fail(const csn_shape *s, uint64_t *ret, caisson_error *err);
+caisson_status csn_fail_nbytes(caisson_error *err);
+/* BOUNDS unless the shape is [rows, cols] with cols % 32 == 0. */
+caisson_status csn_shape_need_groups(const csn_shape *s, const char *what, caisson_error *err);
+
+/* A job of an encoder: units [u0, u1) of work; sets *inf when a stored f16 became infinite. */
+typedef struct csn_encode_job {
+    const float *x;
+    uint8_t *out;
+    uint64_t n, rows, cols;
+    void *extra;
+    atomic_bool has_inf;
+} csn_encode_job;
+typedef void (*csn_encode_fn)(csn_encode_job *job, uint64_t u0, uint64_t u1);
+
+/* Runs fn over [0, n_units) on all threads of the pool. */
+void csn_encode_split(csn_pool *pool, csn_encode_job *job, csn_encode_fn fn, uint64_t n_units);
+/* OK, or BOUNDS when a value or scale does not fit into f16. */
+caisson_status csn_encode_end(const csn_encode_job *job, const char *dtype, caisson_error *err);
+csn_encode_job csn_encode_begin(const float *x, const csn_shape *shape, uint8_t *out);
+
+static inline void csn_note_inf(csn_encode_job *job, uint16_t h) {
+    if ((h & 0x7c00u) == 0x7c00u) {
+        atomic_store_explicit(&job->has_inf, true, memory_order_relaxed);
+    }
+}
+
+/* 32 weights as 16 bytes: element 2k in the low nibble of byte k, 2k + 1 in the high one, offset
+ * 8. Missing elements (n < 32) become code 8, zero. */
+void csn_nibbles_encode(const float *x, uint64_t n, float scale, uint8_t out[16]);
+static inline float csn_nibble(const uint8_t *bytes, unsigned k) {
+    return (float)((int)(bytes[k / 2] >> (k % 2 * 4) & 15) - 8);
+}
+
+#endif

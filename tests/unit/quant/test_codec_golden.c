@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every dtype that we read and write, against bytes and values that the format's reference made. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/hash64.h"
+#include "support/golden_codec.h"
+
+static golden_file open_dtype(const csn_dtype **ret_dtype, void **state) {
+    const char *name = *state;
+    const char *dir = getenv("CSN_GOLDEN_CODEC"); /* by hand: the full set, large cases too */
+    char path[512];
+    snprintf(path, sizeof(path), "%s/%s.safetensors",
+             dir != NULL ? dir : CSN_SOURCE_DIR "/tests/golden/cmf/codec", name);
+    *ret_dtype = csn_dtype_by_name(csn_str_from(name));
+    assert_non_null(*ret_dtype);
+    return golden_open(path);
+}
+
+static bool same_values(const float *a, const float *b, uint64_t n) {
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t x;
+        uint32_t y;
+        memcpy(&x, &a[i], 4);
+        memcpy(&y, &b[i], 4);
+        if (x != y && !(a[i] != a[i] && b[i] != b[i])) {
+            print_message("element %d: %a, want %a\n", (int)i, (double)a[i], (double)b[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void sizes_equal_the_reference(void **state) {
+    const csn_dtype *d;
+    golden_file g = open_dtype(&d, state);
+    for (size_t i = 0; i < g.n_cases; i++) {
+        uint64_t n = 0;
+        caisson_error err;
+        assert_int_equal(d->nbytes(&g.cases[i].shape, &n, &err), CAISSON_OK);
+        assert_int_equal(n, g.cases[i].n_encoded);
+        assert_true(csn_hash64(g.cases[i].encoded, n) == g.cases[i].hash);
+    }
+    golden_close(&g);
+}
+
+static void decodes_to_the_bit(void **state) {
+    const csn_dtype *d;
+    golden_file g = open_dtype(&d, state);
+    for (size_t i = 0; i < g.n_cases; i++) {
+        const golden_case *c = &g.cases[i];
+        csn_matrix m = csn_matrix_make(d, &c->shape, c->encoded, c->n_encoded);
+        float *out = malloc(c->n * 4 + 4);
+        assert_non_null(out);
+        d->decode(&m, 0, c->n, out);
+        assert_true(same_values(out, c->decoded, c->n));
+        for (uint64_t i0 = 0; i0 < c->n; i0 += 13) { /* ranges that cut groups and rows */
+            uint64_t n = c->n - i0 < 47 ? c->n - i0 : 47;
+            d->decode(&m, i0, n, out);
+            assert_true(same_values(out, c->decoded + i0, n));
+        }
+        d->decode(&m, c->n, 0, out);
+        free(out);
+    }
+    golden_close(&g);
+}
+
+static void encodes_to_the_byte(void **state) {
+    const csn_dtype *d;
+    golden_file g = open_dtype(&d, state);
+    caisson_error err;
+    for (unsigned n_threads = 1; n_threads <= 3; n_threads++) {
+        csn_pool *pool = NULL;
+        assert_int_equal(csn_pool_new(n_threads, &pool, &err), CAISSON_OK);
+        for (size_t i = 0; i < g.n_cases; i++) {
+            const golden_case *c = &g.cases[i];
+            if (c->input == NULL || !c->rung_search) {
+                continue;
+            }
+            uint8_t *out = malloc(c->n_encoded + 1);
+            assert_non_null(out);
+            memset(out, 0xa5, c->n_encoded + 1);
+            caisson_status status = d->encode(c->input, &c->shape, pool, out, &err);
+            /* the corner values of f16 hold some that overflow: told, and written all the same */
+            assert_true(status == CAISSON_OK ||
+                        (status == CAISSON_E_BOUNDS && strstr(c->name, "special") != NULL));
+            if (memcmp(out, c->encoded, c->n_encoded) != 0) {
+                for (uint64_t k = 0; k < c->n_encoded; k++) {
+                    if (out[k] != c->encoded[k]) {
+                        fail_msg("%s %s: byte %d of %d is %02x, want %02x", d->name, c->name,
+                                 (int)k, (int)c->n_encoded, out[k], c->encoded[k]);
+                    }
+                }
+            }
+            assert_int_equal(out[c->n_encoded], 0xa5);
+            free(out);
+        }
+        csn_pool_free(pool);
+    }
+    golden_close(&g);
+}
+
+#define DTYPE_TESTS(name)                                                                          \
+    {#name " sizes equal the reference (CMF 3.2)", sizes_equal_the_reference, NULL, NULL,          \
+     (char[]){#name}},                                                                             \
+        {#name " decodes to the bit (CMF 3.2)", decodes_to_the_bit, NULL, NULL, (char[]){#name}},  \
+    {                                                                                              \
+#name " encodes to the byte, 1 to 3 threads (CMF 3.2)", encodes_to_the_byte, NULL, NULL,   \
+            (char[]) {                                                                             \
+#name                                                                                  \
+        }                                                                                          \
+    }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        DTYPE_TESTS(f32),   DTYPE_TESTS(f16),      DTYPE_TESTS(bf16),     DTYPE_TESTS(q8_row),
+        DTYPE_TESTS(q8_2f), DTYPE_TESTS(q4_block), DTYPE_TESTS(q4_tiled), DTYPE_TESTS(q4tp),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
