@@ -3,8 +3,22 @@
 #include "base/cpu.h"
 
 #include <stdatomic.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 static _Atomic uint32_t mask = UINT32_MAX;
+
+#if defined(__x86_64__)
+/* Clang 14 does not know the name "f16c": CPUID leaf 1, ECX bit 29. */
+static int has_f16c(void) {
+    unsigned eax = 0;
+    unsigned ebx = 0;
+    unsigned ecx = 0;
+    unsigned edx = 0;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx >> 29 & 1) != 0;
+}
+#endif
 
 static uint32_t detect(void) {
     uint32_t f = 0;
@@ -13,8 +27,7 @@ static uint32_t detect(void) {
     if (__builtin_cpu_supports("fma")) {
         f |= CSN_CPU_FMA;
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __builtin_cpu_supports("f16c")) {
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) {
         f |= CSN_CPU_AVX2;
     }
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

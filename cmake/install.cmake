@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# What `cmake --install` puts under the prefix: headers, both libraries, the tool with its man pages
+# and completions, caisson.pc and the CMake package (targets caisson::caisson and caisson::static).
+include(CMakePackageConfigHelpers)
+
+install(DIRECTORY include/caisson DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+if(EXISTS ${CMAKE_SOURCE_DIR}/include/caisson.h)
+    install(FILES include/caisson.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+endif()
+install(TARGETS caisson_shared caisson_archive EXPORT caisson
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Caisson)
+install(EXPORT caisson NAMESPACE caisson:: FILE CaissonTargets.cmake DESTINATION ${package_dir})
+configure_package_config_file(cmake/CaissonConfig.cmake.in
+    ${CMAKE_BINARY_DIR}/CaissonConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/CaissonConfigVersion.cmake
+    COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/CaissonConfig.cmake ${CMAKE_BINARY_DIR}/CaissonConfigVersion.cmake
+    DESTINATION ${package_dir})
+
+set(CAISSON_PC_REQUIRES "libpcre2-8 libutf8proc")
+if(YYJSON_FOUND)
+    string(APPEND CAISSON_PC_REQUIRES " yyjson")
+endif()
+configure_file(cmake/caisson.pc.in ${CMAKE_BINARY_DIR}/caisson.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/caisson.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+if(TARGET caisson)
+    install(TARGETS caisson RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
