@@ -8,10 +8,11 @@
 #define CSN_MODEL_MODEL_H
 
 #include "kernels/kernels.h"
+#include "kernels/vec.h"
 #include "store/store.h"
 
 typedef enum csn_compute { CSN_COMPUTE_F32, CSN_COMPUTE_INT8 } csn_compute;
-typedef enum csn_kv_type { CSN_KV_F16, CSN_KV_F32, CSN_KV_Q8_0 } csn_kv_type;
+
 
 typedef struct csn_model csn_model;
 

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention and the cache's number formats; part of vec_template.h. A block of 64 positions is decoded
+ * to f32 once for all query rows of the call; then rows go four at a time, so that one load of a
+ * key or value serves four rows. Which rows share a step does not show in their bits. */
+enum { TILE = CSN_KV_TILE, BLOCK = CSN_KV_BLOCK, ROWS = 4 };
+
+/* Below every real score, and finite, so that m - m is 0 and exp(m - anything real) is 0. */
+static const float M_NONE = -1e30f;
+
+/* f16 -> f32 for finite halves: 2^112 moves the exponent's bias, subnormals included. */
+INLINE float half_to_f32(uint16_t h) {
+    uint32_t bits = (uint32_t)(h & 0x7FFF) << 13;
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    f *= 0x1p112f;
+    memcpy(&bits, &f, sizeof(bits));
+    bits |= (uint32_t)(h & 0x8000) << 16;
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+
+/* f32 -> f16, half to even, saturating at 65504; NaN becomes 65504 with its sign. */
+INLINE uint16_t f32_to_half(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    uint32_t sign = bits >> 16 & 0x8000;
+    float a = fabsf(x);
+    a = a < 65504.0f ? a : 65504.0f;
+    memcpy(&bits, &a, sizeof(bits));
+    if (bits < 0x38800000) { /* below 2^-14: adding 0.5 leaves multiples of 2^-24 in the low bits */
+        a += 0.5f;
+        memcpy(&bits, &a, sizeof(bits));
+        return (uint16_t)(sign | (bits - 0x3F000000));
+    }
+    bits += 0xFFF + (bits >> 13 & 1);
+    return (uint16_t)(sign | (bits - 0x38000000) >> 13);
+}
+
+INLINE void halves_to_f32(const uint8_t *src, float *dst, uint64_t n) {
+    uint64_t i = 0;
+#ifdef __F16C__
+    for (; i + 8 <= n; i += 8) {
+        __m128i h = _mm_loadu_si128((const __m128i *)(const void *)(src + 2 * i));
+        _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(h));
+    }
+#endif
+    for (; i < n; i++) {
+        uint16_t h;
+        memcpy(&h, src + 2 * i, sizeof(h));
+        dst[i] = half_to_f32(h);
+    }
+}
+
+/* 16 keys as f32 [head_dim][16]. */
+static void decode_k_tile(const csn_kv_head *kv, uint32_t i_tile, float *out) {
+    uint32_t hd = kv->head_dim;
+    const uint8_t *tile = kv->k + i_tile * csn_kv_k_tile_bytes(kv->type_k, hd);
+    if (kv->type_k == CSN_KV_F32) {
+        memcpy(out, tile, (size_t)hd * TILE * sizeof(float));
+    } else if (kv->type_k == CSN_KV_F16) {
+        halves_to_f32(tile, out, (uint64_t)hd * TILE);
+    } else {
+        const int8_t *codes = (const int8_t *)tile;
+        float scale[TILE];
+        for (uint32_t d = 0; d < hd; d++) {
+            if (d % 32 == 0) {
+                halves_to_f32(tile + (size_t)hd * TILE + (size_t)d / 32 * TILE * 2, scale, TILE);
+            }
+            for (int j = 0; j < TILE; j++) {
+                out[d * TILE + j] = (float)codes[d * TILE + j] * scale[j];
+            }
+        }
+    }
+}
+
+/* Value row of position pos as f32, padded with zeros to `stride`. */
+static void decode_v_row(const csn_kv_head *kv, uint32_t pos, float *out, uint32_t stride) {
+    uint32_t hd = kv->head_dim;
+    const uint8_t *row = kv->v + pos * csn_kv_v_row_bytes(kv->type_v, hd);
+    if (kv->type_v == CSN_KV_F32) {
+        memcpy(out, row, hd * sizeof(float));
+    } else if (kv->type_v == CSN_KV_F16) {
+        halves_to_f32(row, out, hd);
+    } else {
+        const int8_t *codes = (const int8_t *)row;
+        for (uint32_t d0 = 0; d0 < hd; d0 += 32) {
+            uint16_t h;
+            memcpy(&h, row + hd + d0 / 32 * 2, sizeof(h));
+            float scale = half_to_f32(h);
+            uint32_t end = d0 + 32 < hd ? d0 + 32 : hd;
+            for (uint32_t d = d0; d < end; d++) {
+                out[d] = (float)codes[d] * scale;
+            }
+        }
+    }
+    for (uint32_t d = hd; d < stride; d++) {
+        out[d] = 0.0f;
+    }
+}
+
+/* Codes of n <= 32 values at q (stride apart) with the scale's half. */
+static uint16_t quantise_q8_0(const float *x, uint32_t n, int8_t *q, size_t stride) {
+    float top = 0.0f;
+    for (uint32_t i = 0; i < n; i++) {
+        float a = fabsf(x[i]);
+        top = a > top ? a : top;
+    }
+    uint16_t h = f32_to_half(top / 127.0f);
+    float scale = half_to_f32(h);
+    for (uint32_t i = 0; i < n; i++) {
+        float v = scale > 0.0f ? x[i] / scale : 0.0f;
+        v = v < 127.0f ? v : 127.0f; /* a subnormal scale may be far too small, or x not a number */
+        v = v > -127.0f ? v : -127.0f;
+        float shifted = v + 12582912.0f;
+        int32_t bits;
+        memcpy(&bits, &shifted, sizeof(bits));
+        q[i * stride] = (int8_t)(bits - 0x4B400000);
+    }
+    return h;
+}
+
+static void store_k(const csn_kv_head *kv, uint32_t pos, const float *k) {
+    uint32_t hd = kv->head_dim;
+    uint8_t *tile = kv->k + pos / TILE * csn_kv_k_tile_bytes(kv->type_k, hd);
+    uint32_t j = pos % TILE;
+    if (kv->type_k == CSN_KV_F32) {
+        for (uint32_t d = 0; d < hd; d++) {
+            memcpy(tile + ((size_t)d * TILE + j) * 4, k + d, 4);
+        }
+    } else if (kv->type_k == CSN_KV_F16) {
+        for (uint32_t d = 0; d < hd; d++) {
+            uint16_t h = f32_to_half(k[d]);
+            memcpy(tile + ((size_t)d * TILE + j) * 2, &h, 2);
+        }
+    } else {
+        for (uint32_t d = 0; d < hd; d += 32) {
+            uint32_t n = hd - d < 32 ? hd - d : 32;
+            int8_t *codes = (int8_t *)tile + (size_t)d * TILE + j;
+            uint16_t h = quantise_q8_0(k + d, n, codes, TILE);
+            memcpy(tile + (size_t)hd * TILE + ((size_t)d / 32 * TILE + j) * 2, &h, 2);
+        }
+    }
+}
+
+static void store_v(const csn_kv_head *kv, uint32_t pos, const float *v) {
+    uint32_t hd = kv->head_dim;
+    uint8_t *row = kv->v + pos * csn_kv_v_row_bytes(kv->type_v, hd);
+    if (kv->type_v == CSN_KV_F32) {
+        memcpy(row, v, hd * sizeof(float));
+    } else if (kv->type_v == CSN_KV_F16) {
+        for (uint32_t d = 0; d < hd; d++) {
+            uint16_t h = f32_to_half(v[d]);
+            memcpy(row + (size_t)d * 2, &h, 2);
+        }
+    } else {
+        for (uint32_t d = 0; d < hd; d += 32) {
+            uint32_t n = hd - d < 32 ? hd - d : 32;
+            uint16_t h = quantise_q8_0(v + d, n, (int8_t *)row + d, 1);
+            memcpy(row + hd + d / 32 * 2, &h, 2);
+        }
+    }
+}
+
+static void vec_kv_store(const csn_kv_head *kv, uint32_t pos, const float *k, const float *v) {
+    store_k(kv, pos, k);
+    store_v(kv, pos, v);
+}
+
+/* Scores of nr rows q [nr][hd] for one tile: s[row * BLOCK + 0..15], over rising d. */
+INLINE void score_tile(const int nr, const float *q, uint32_t hd, const float *k, float *s) {
+    v8f acc[ROWS][2];
+    UNROLL for (int r = 0; r < nr; r++) {
+        acc[r][0] = splat(0.0f);
+        acc[r][1] = splat(0.0f);
+    }
+    for (uint32_t d = 0; d < hd; d++) {
+        v8f k0 = load(k + (size_t)d * TILE);
+        v8f k1 = load(k + (size_t)d * TILE + 8);
+        UNROLL for (int r = 0; r < nr; r++) {
+            v8f x = splat(q[(size_t)r * hd + d]);
+            acc[r][0] += x * k0;
+            acc[r][1] += x * k1;
+        }
+    }
+    UNROLL for (int r = 0; r < nr; r++) {
+        store(s + r * BLOCK, acc[r][0]);
+        store(s + r * BLOCK + 8, acc[r][1]);
+    }
+}
+
+/* out[row] = out[row] * correction[row] + sum over n keys of p[row][key] * v[key], 16 dims. */
+INLINE void mix_values(const int nr, const float *p, const float *v, uint32_t v_stride, uint32_t n,
+                       const float *correction, float *out, uint32_t out_stride) {
+    v8f acc[ROWS][2];
+    UNROLL for (int r = 0; r < nr; r++) {
+        acc[r][0] = splat(0.0f);
+        acc[r][1] = splat(0.0f);
+    }
+    for (uint32_t j = 0; j < n; j++) {
+        v8f v0 = load(v + (size_t)j * v_stride);
+        v8f v1 = load(v + (size_t)j * v_stride + 8);
+        UNROLL for (int r = 0; r < nr; r++) {
+            v8f x = splat(p[r * BLOCK + j]);
+            acc[r][0] += x * v0;
+            acc[r][1] += x * v1;
+        }
+    }
+    UNROLL for (int r = 0; r < nr; r++) {
+        float *o = out + (size_t)r * out_stride;
+        store(o, load(o) * correction[r] + acc[r][0]);
+        store(o + 8, load(o + 8) * correction[r] + acc[r][1]);
+    }
+}
+
+/* Which keys [k0, k1) of the block at `base` a query at `pos` sees, relative to the block. */
+INLINE void visible(const csn_attend *a, uint32_t pos, uint32_t base, uint32_t *k0, uint32_t *k1) {
+    uint32_t first = a->window != 0 && pos + 1 > a->window ? pos + 1 - a->window : 0;
+    *k0 = first > base ? (first - base < BLOCK ? first - base : BLOCK) : 0;
+    *k1 = pos < base ? 0 : pos - base + 1 < BLOCK ? pos - base + 1 : BLOCK;
+}
+
+/* Masks, caps and exponentiates one row of scores; updates its maximum m and sum l and returns the
+ * factor that brings what was summed before to the new maximum. */
+INLINE float softmax_row(float *s, uint32_t k0, uint32_t k1, float softcap, float *m, float *l) {
+    if (softcap > 0.0f) {
+        vec_softcap(s, BLOCK, softcap);
+    }
+    for (uint32_t j = 0; j < k0; j++) {
+        s[j] = -INFINITY;
+    }
+    for (uint32_t j = k1; j < BLOCK; j++) {
+        s[j] = -INFINITY;
+    }
+    v8f top = load(s);
+    UNROLL for (int j = 8; j < BLOCK; j += 8) {
+        top = vmax(top, load(s + j));
+    }
+    float m_new = max8(top);
+    m_new = m_new > *m ? m_new : *m;
+    v8f sum = splat(0.0f);
+    for (int j = 0; j < BLOCK; j += 8) {
+        v8f e = exp8(load(s + j) - m_new);
+        store(s + j, e);
+        sum += e;
+    }
+    float correction = *m == m_new ? 1.0f : exp8(splat(*m - m_new))[0];
+    *l = *l * correction + tree8(sum);
+    *m = m_new;
+    return correction;
+}
+
+struct attend_state { /* shapes for R rows, hdp = head_dim rounded up to 16 */
+    float *k;         /* [BLOCK / TILE][head_dim][TILE] */
+    float *v;         /* [BLOCK][hdp] */
+    float *q;         /* [R][head_dim], scaled */
+    float *out;       /* [R][hdp] */
+    float *m, *l;     /* [R] */
+    uint32_t hdp;
+};
+
+/* One block for rows [r, r + nr) of the call. */
+INLINE void attend_rows(const int nr, const csn_attend *a, const struct attend_state *st,
+                        uint64_t r, uint32_t base) {
+    uint32_t hd = a->kv.head_dim;
+    uint32_t k0[ROWS];
+    uint32_t k1[ROWS];
+    uint32_t low = BLOCK;
+    uint32_t high = 0;
+    for (int i = 0; i < nr; i++) {
+        visible(a, a->pos0 + (uint32_t)((r + (uint64_t)i) / a->n_group), base, &k0[i], &k1[i]);
+        if (k0[i] < k1[i]) {
+            low = k0[i] < low ? k0[i] : low;
+            high = k1[i] > high ? k1[i] : high;
+        }
+    }
+    if (low >= high) {
+        return;
+    }
+    float s[ROWS * BLOCK];
+    float correction[ROWS];
+    for (uint32_t j = low / TILE * TILE; j < high; j += TILE) {
+        score_tile(nr, st->q + r * hd, hd, st->k + (size_t)j * hd, s + j);
+    }
+    for (int i = 0; i < nr; i++) {
+        /* tiles that were not computed are outside [k0, k1): softmax_row overwrites them */
+        float *row = s + (size_t)i * BLOCK;
+        for (uint32_t j = 0; j < low / TILE * TILE; j++) {
+            row[j] = 0.0f;
+        }
+        for (uint32_t j = (high + TILE - 1) / TILE * TILE; j < BLOCK; j++) {
+            row[j] = 0.0f;
+        }
+        uint32_t end = k0[i] < k1[i] ? k1[i] : k0[i];
+        correction[i] = softmax_row(row, k0[i], end, a->softcap, st->m + r + i, st->l + r + i);
+    }
+    for (uint32_t d = 0; d < st->hdp; d += 16) {
+        mix_values(nr, s + low, st->v + (size_t)low * st->hdp + d, st->hdp, high - low, correction,
+                   st->out + r * st->hdp + d, st->hdp);
+    }
+}
+
+static void vec_attend(const csn_attend *a) {
+    uint32_t hd = a->kv.head_dim;
+    uint64_t n_rows = (uint64_t)a->n_group * a->n_queries;
+    struct attend_state st = {.hdp = (hd + 15) / 16 * 16};
+    st.k = a->scratch;
+    st.v = st.k + (size_t)BLOCK * hd;
+    st.q = st.v + (size_t)BLOCK * st.hdp;
+    st.out = st.q + n_rows * hd;
+    st.m = st.out + n_rows * st.hdp;
+    st.l = st.m + n_rows;
+
+    for (uint64_t r = 0; r < n_rows; r++) {
+        const float *q = a->q + r / a->n_group * a->q_stride + r % a->n_group * hd;
+        for (uint32_t d = 0; d < hd; d++) {
+            st.q[r * hd + d] = q[d] * a->scale;
+        }
+        st.m[r] = M_NONE;
+        st.l[r] = 0.0f;
+    }
+    memset(st.out, 0, n_rows * st.hdp * sizeof(float));
+
+    uint32_t last = a->pos0 + a->n_queries - 1;
+    uint32_t first = a->window != 0 && a->pos0 + 1 > a->window ? a->pos0 + 1 - a->window : 0;
+    for (uint32_t base = first / BLOCK * BLOCK; base <= last; base += BLOCK) {
+        uint32_t end = last - base + 1 < BLOCK ? last - base + 1 : BLOCK;
+        for (uint32_t j = 0; j < end; j += TILE) {
+            decode_k_tile(&a->kv, (base + j) / TILE, st.k + (size_t)j * hd);
+        }
+        for (uint32_t j = 0; j < end; j++) {
+            decode_v_row(&a->kv, base + j, st.v + (size_t)j * st.hdp, st.hdp);
+        }
+        uint64_t r = 0;
+        for (; r + ROWS <= n_rows; r += ROWS) {
+            attend_rows(ROWS, a, &st, r, base);
+        }
+        switch (n_rows - r) {
+        case 3: attend_rows(3, a, &st, r, base); break;
+        case 2: attend_rows(2, a, &st, r, base); break;
+        case 1: attend_rows(1, a, &st, r, base); break;
+        default: break;
+        }
+    }
+    for (uint64_t r = 0; r < n_rows; r++) {
+        float *out = a->out + r / a->n_group * a->out_stride + r % a->n_group * hd;
+        float inverse = 1.0f / st.l[r];
+        for (uint32_t d = 0; d < hd; d++) {
+            out[d] = st.out[r * st.hdp + d] * inverse;
+        }
+    }
+}

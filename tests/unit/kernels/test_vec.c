@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The array operations against libm and a plain attention in double; the tables of all instruction
+ * sets against each other, bit for bit; attention's bits under every split of its rows. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "kernels/vec_tables.h"
+
+static uint32_t seed = 1;
+
+static float uniform(void) { /* in [-1, 1) */
+    seed = seed * 1664525 + 1013904223;
+    return (float)(int32_t)seed * 0x1p-31f;
+}
+
+static void fill(float *x, size_t n, float scale) {
+    for (size_t i = 0; i < n; i++) {
+        x[i] = uniform() * scale;
+    }
+}
+
+static double ulps(float got, double want) {
+    float f = (float)want;
+    double ulp = (double)(nextafterf(fabsf(f), INFINITY) - fabsf(f));
+    return fabs((double)got - want) / ulp;
+}
+
+static void exp_is_accurate(void **state) {
+    (void)state;
+    double worst = 0;
+    for (int i = 0; i < 100000; i++) {
+        float x = (float)i * 0.00174f - 87.0f;
+        float y = x;
+        csn_vec_ref.exp(&y, 1);
+        worst = fmax(worst, ulps(y, exp((double)x)));
+    }
+    assert_true(worst <= 2.0);
+    float edge[4] = {-87.5f, -INFINITY, 0.0f, 1000.0f};
+    csn_vec_ref.exp(edge, 4);
+    assert_true(edge[0] == 0.0f && edge[1] == 0.0f && edge[2] == 1.0f && isfinite(edge[3]));
+}
+
+static void tanh_is_accurate(void **state) {
+    (void)state;
+    double worst = 0;
+    for (int i = 0; i < 100000; i++) {
+        float x = (float)(i - 50000) * 0.0004f;
+        float y = x;
+        csn_vec_ref.tanh(&y, 1);
+        worst = fmax(worst, x == 0.0f ? 0 : ulps(y, tanh((double)x)));
+    }
+    assert_true(worst <= 3.0);
+}
+
+static void activations_match_their_formulas(void **state) {
+    (void)state;
+    for (int i = 0; i < 2000; i++) {
+        double x = (i - 1000) * 0.02;
+        float silu = (float)x;
+        float gelu = (float)x;
+        float up = 2.0f;
+        csn_vec_ref.act_mul(CSN_VEC_SILU, &silu, &up, 1);
+        csn_vec_ref.act_mul(CSN_VEC_GELU_TANH, &gelu, &up, 1);
+        x = (double)(float)x;
+        double u = 0.79788456080286536 * (x + 0.044715 * x * x * x);
+        assert_true(fabs((double)silu - 2 * x / (1 + exp(-x))) < 1e-6 * (1 + fabs(x)));
+        assert_true(fabs((double)gelu - x * (1 + tanh(u))) < 1e-6 * (1 + fabs(x)));
+    }
+}
+
+static void rms_norm_matches_its_formula(void **state) {
+    (void)state;
+    float x[67];
+    float w[67];
+    float y[67];
+    fill(x, 67, 3);
+    fill(w, 67, 1);
+    csn_vec_ref.rms_norm(x, w, 1e-5f, y, 67);
+    double ss = 0;
+    for (int i = 0; i < 67; i++) {
+        ss += (double)x[i] * (double)x[i];
+    }
+    double inverse = 1 / sqrt(ss / 67 + 1e-5);
+    for (int i = 0; i < 67; i++) {
+        assert_true(fabs((double)y[i] - (double)x[i] * inverse * (double)w[i]) < 1e-6);
+    }
+}
+
+/* ---- attention ---- */
+
+struct cache {
+    csn_kv_head head;
+    float *k, *v; /* what was stored, [n][hd] */
+};
+
+static struct cache make_cache(csn_kv_type type, uint32_t hd, uint32_t n) {
+    struct cache c = {.head = {.type_k = type, .type_v = type, .head_dim = hd}};
+    uint64_t n_round = (n + 63) / 64 * 64;
+    c.head.k = calloc(n_round / 16, csn_kv_k_tile_bytes(type, hd));
+    c.head.v = calloc(n_round, csn_kv_v_row_bytes(type, hd));
+    c.k = malloc(sizeof(float) * n * hd);
+    c.v = malloc(sizeof(float) * n * hd);
+    fill(c.k, (size_t)n * hd, 2);
+    fill(c.v, (size_t)n * hd, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        csn_vec_ref.kv_store(&c.head, i, c.k + (size_t)i * hd, c.v + (size_t)i * hd);
+    }
+    return c;
+}
+
+static void free_cache(struct cache *c) {
+    free(c->head.k);
+    free(c->head.v);
+    free(c->k);
+    free(c->v);
+}
+
+static void run(const csn_vec *vec, struct cache *c, const float *q, float *out, uint32_t n_group,
+                uint32_t t0, uint32_t t1, uint32_t pos0, uint32_t window, float cap) {
+    uint32_t hd = c->head.head_dim;
+    uint64_t stride = (uint64_t)n_group * hd;
+    csn_attend a = {.kv = c->head,
+                    .q = q + t0 * stride,
+                    .out = out + t0 * stride,
+                    .q_stride = stride,
+                    .out_stride = stride,
+                    .n_group = n_group,
+                    .n_queries = t1 - t0,
+                    .pos0 = pos0 + t0,
+                    .window = window,
+                    .scale = 0.3f,
+                    .softcap = cap};
+    a.scratch = malloc(sizeof(float) * csn_attend_scratch(hd, (uint64_t)n_group * (t1 - t0)));
+    vec->attend(&a);
+    free(a.scratch);
+}
+
+/* Largest difference from softmax in double over the values that went in. */
+static double attention_error(csn_kv_type type, uint32_t hd, uint32_t pos0, uint32_t n_q,
+                              uint32_t window, float cap) {
+    enum { GROUP = 3 };
+    struct cache c = make_cache(type, hd, pos0 + n_q);
+    size_t n = (size_t)n_q * GROUP * hd;
+    float *q = malloc(sizeof(float) * n);
+    float *out = malloc(sizeof(float) * n);
+    fill(q, n, 1);
+    run(&csn_vec_ref, &c, q, out, GROUP, 0, n_q, pos0, window, cap);
+    double worst = 0;
+    double *p = malloc(sizeof(double) * (pos0 + n_q));
+    for (uint32_t r = 0; r < n_q * GROUP; r++) {
+        uint32_t pos = pos0 + r / GROUP;
+        uint32_t first = window != 0 && pos + 1 > window ? pos + 1 - window : 0;
+        double sum = 0;
+        for (uint32_t j = first; j <= pos; j++) {
+            double s = 0;
+            for (uint32_t d = 0; d < hd; d++) {
+                s += (double)q[(size_t)r * hd + d] * 0.3 * (double)c.k[(size_t)j * hd + d];
+            }
+            p[j] = exp(cap > 0 ? (double)cap * tanh(s / (double)cap) : s);
+            sum += p[j];
+        }
+        for (uint32_t d = 0; d < hd; d++) {
+            double o = 0;
+            for (uint32_t j = first; j <= pos; j++) {
+                o += p[j] / sum * (double)c.v[(size_t)j * hd + d];
+            }
+            worst = fmax(worst, fabs(o - (double)out[(size_t)r * hd + d]));
+        }
+    }
+    free(p);
+    free(q);
+    free(out);
+    free_cache(&c);
+    return worst;
+}
+
+static void attention_matches_softmax_f32(void **state) {
+    (void)state;
+    assert_true(attention_error(CSN_KV_F32, 64, 0, 100, 0, 0) < 2e-6);
+    assert_true(attention_error(CSN_KV_F32, 20, 200, 3, 0, 0) < 2e-6);
+    assert_true(attention_error(CSN_KV_F32, 256, 130, 1, 0, 0) < 2e-6);
+}
+
+static void attention_window_and_softcap(void **state) {
+    (void)state;
+    assert_true(attention_error(CSN_KV_F32, 32, 0, 200, 1, 0) < 2e-6);
+    assert_true(attention_error(CSN_KV_F32, 32, 0, 200, 70, 0) < 2e-6);
+    assert_true(attention_error(CSN_KV_F32, 32, 190, 5, 16, 5.0f) < 2e-6);
+}
+
+static void attention_with_narrow_caches(void **state) {
+    (void)state;
+    assert_true(attention_error(CSN_KV_F16, 64, 0, 100, 0, 0) < 2e-3);
+    assert_true(attention_error(CSN_KV_Q8_0, 64, 0, 100, 0, 0) < 3e-2);
+    assert_true(attention_error(CSN_KV_Q8_0, 40, 60, 10, 0, 0) < 3e-2);
+}
+
+static void attention_bits_ignore_the_split(void **state) {
+    (void)state;
+    enum { HD = 48, GROUP = 3, N = 150 };
+    for (int type = CSN_KV_F16; type <= CSN_KV_Q8_0; type++) {
+        for (uint32_t window = 0; window <= 50; window += 50) {
+            struct cache c = make_cache((csn_kv_type)type, HD, N);
+            size_t n = (size_t)N * GROUP * HD;
+            float *q = malloc(sizeof(float) * n);
+            float *whole = calloc(n, sizeof(float));
+            float *parts = calloc(n, sizeof(float));
+            fill(q, n, 1);
+            run(&csn_vec_ref, &c, q, whole, GROUP, 0, N, 0, window, 0);
+            for (uint32_t t = 0, step = 1; t < N; t += step, step = step % 7 + 1) {
+                uint32_t end = t + step < N ? t + step : N;
+                run(csn_vec_get(), &c, q, parts, GROUP, t, end, 0, window, 0);
+            }
+            assert_memory_equal(whole, parts, n * sizeof(float));
+            free(q);
+            free(whole);
+            free(parts);
+            free_cache(&c);
+        }
+    }
+}
+
+static void tables_agree_bit_for_bit(void **state) {
+    (void)state;
+    const csn_vec *fast = csn_vec_get();
+    float x[1003];
+    float a[1003];
+    float b[1003];
+    float w[1003];
+    fill(x, 1003, 40);
+    fill(w, 1003, 1);
+#define SAME(call_a, call_b)                                                                       \
+    do {                                                                                           \
+        memcpy(a, x, sizeof(a));                                                                   \
+        memcpy(b, x, sizeof(b));                                                                   \
+        call_a;                                                                                    \
+        call_b;                                                                                    \
+        assert_memory_equal(a, b, sizeof(a));                                                      \
+    } while (0)
+    SAME(csn_vec_ref.exp(a, 1003), fast->exp(b, 1003));
+    SAME(csn_vec_ref.tanh(a, 1003), fast->tanh(b, 1003));
+    SAME(csn_vec_ref.softcap(a, 1003, 30), fast->softcap(b, 1003, 30));
+    SAME(csn_vec_ref.add(a, w, 1003), fast->add(b, w, 1003));
+    SAME(csn_vec_ref.rope(a, w, w + 501, 501), fast->rope(b, w, w + 501, 501));
+    SAME(csn_vec_ref.act_mul(CSN_VEC_SILU, a, w, 1003), fast->act_mul(CSN_VEC_SILU, b, w, 1003));
+    SAME(csn_vec_ref.act_mul(CSN_VEC_GELU_TANH, a, w, 1003),
+         fast->act_mul(CSN_VEC_GELU_TANH, b, w, 1003));
+    SAME(csn_vec_ref.rms_norm(a, w, 1e-6f, a, 1003), fast->rms_norm(b, w, 1e-6f, b, 1003));
+    for (uint64_t n = 0; n < 40; n++) {
+        SAME(csn_vec_ref.exp(a, n), fast->exp(b, n));
+        SAME(csn_vec_ref.rms_norm(a, NULL, 1e-6f, a, n + 1),
+             fast->rms_norm(b, NULL, 1e-6f, b, n + 1));
+    }
+    for (int type = CSN_KV_F16; type <= CSN_KV_Q8_0; type++) {
+        uint8_t ka[16 * 80 * 4] = {0};
+        uint8_t kb[16 * 80 * 4] = {0};
+        uint8_t va[16 * 80 * 4] = {0};
+        uint8_t vb[16 * 80 * 4] = {0};
+        csn_kv_head ha = {(csn_kv_type)type, (csn_kv_type)type, ka, va, 80};
+        csn_kv_head hb = {(csn_kv_type)type, (csn_kv_type)type, kb, vb, 80};
+        csn_vec_ref.kv_store(&ha, 5, x, x + 100);
+        fast->kv_store(&hb, 5, x, x + 100);
+        assert_memory_equal(ka, kb, sizeof(ka));
+        assert_memory_equal(va, vb, sizeof(va));
+    }
+}
+
+static void f16_cache_rounds_and_saturates(void **state) {
+    (void)state;
+    const float x[8] = {1.0f, 1e6f, -1e6f, 0x1p-24f, 0x1p-26f, 1.00048828125f, 65519.0f, -0.0f};
+    const uint16_t want[8] = {0x3C00, 0x7BFF, 0xFBFF, 1, 0, 0x3C00, 0x7BFF, 0x8000};
+    uint8_t k[16 * 8 * 2] = {0};
+    uint8_t v[64 * 8 * 2] = {0};
+    csn_kv_head h = {CSN_KV_F16, CSN_KV_F16, k, v, 8};
+    csn_vec_ref.kv_store(&h, 0, x, x);
+    assert_memory_equal(v, want, sizeof(want));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exp_is_accurate),
+        cmocka_unit_test(tanh_is_accurate),
+        cmocka_unit_test(activations_match_their_formulas),
+        cmocka_unit_test(rms_norm_matches_its_formula),
+        cmocka_unit_test(attention_matches_softmax_f32),
+        cmocka_unit_test(attention_window_and_softcap),
+        cmocka_unit_test(attention_with_narrow_caches),
+        cmocka_unit_test(attention_bits_ignore_the_split),
+        cmocka_unit_test(tables_agree_bit_for_bit),
+        cmocka_unit_test(f16_cache_rounds_and_saturates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
