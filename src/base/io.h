@@ -50,6 +50,9 @@ typedef struct csn_fs_ops {
                                  caisson_error *err);
     bool (*exists)(csn_fs *fs, const char *path);
     bool (*is_dir)(csn_fs *fs, const char *path);
+    /* Calls fn for each name in the directory, "." and ".." left out, in no order. */
+    caisson_status (*list)(csn_fs *fs, const char *path, void (*fn)(void *ctx, csn_str name),
+                           void *ctx, caisson_error *err);
 } csn_fs_ops;
 
 struct csn_fs {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The operating system's files behind the contract of io.h, for POSIX systems. Interrupted calls
  * are repeated; everything else that the kernel refuses becomes CAISSON_E_IO with errno. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -213,6 +214,31 @@ static bool os_is_dir(csn_fs *fs, const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+static caisson_status os_list(csn_fs *fs, const char *path, void (*fn)(void *ctx, csn_str name),
+                              void *ctx, caisson_error *err) {
+    (void)fs;
+    DIR *dir = opendir(path);
+    if (dir == NULL) {
+        return fail_io(err, path, "cannot open the directory");
+    }
+    caisson_status status = CAISSON_OK;
+    for (;;) {
+        errno = 0;
+        struct dirent *e = readdir(dir);
+        if (e == NULL) {
+            if (errno != 0) {
+                status = fail_io(err, path, "cannot read the directory");
+            }
+            break;
+        }
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) {
+            fn(ctx, csn_str_from(e->d_name));
+        }
+    }
+    (void)closedir(dir);
+    return status;
+}
+
 csn_fs *csn_fs_os(void) {
     static const csn_fs_ops ops = {
         .open = os_open,
@@ -222,6 +248,7 @@ csn_fs *csn_fs_os(void) {
         .free_bytes = os_free_bytes,
         .exists = os_exists,
         .is_dir = os_is_dir,
+        .list = os_list,
     };
     static csn_fs fs = {&ops};
     return &fs;
