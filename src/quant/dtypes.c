@@ -10,8 +10,17 @@ const csn_dtype *const csn_dtypes[] = {
     &csn_dtype_mix8_4, &csn_dtype_u8, &csn_dtype_q4_col, &csn_dtype_vbit, &csn_dtype_q8_2f,
     &csn_dtype_vbit_ro, &csn_dtype_q4_tiled, &csn_dtype_q1, &csn_dtype_q1s, &csn_dtype_q1t,
     &csn_dtype_q4tp, &csn_dtype_q2tp,
-    /* other containers */
-    NULL};
+    /* other containers: GGUF, safetensors */
+    &csn_dtype_q4_0, &csn_dtype_q4_1, &csn_dtype_q5_0, &csn_dtype_q5_1, &csn_dtype_q8_0,
+    &csn_dtype_q2_k, &csn_dtype_q3_k, &csn_dtype_q4_k, &csn_dtype_q5_k, &csn_dtype_q6_k,
+    &csn_dtype_iq4_nl, &csn_dtype_iq4_xs, &csn_dtype_mxfp4, &csn_dtype_f8_e4m3,
+    &csn_dtype_f8_e5m2,
+    /* known by name and size only (foreign.c) */
+    &csn_dtype_q8_1, &csn_dtype_q8_k, &csn_dtype_iq2_xxs, &csn_dtype_iq2_xs, &csn_dtype_iq3_xxs,
+    &csn_dtype_iq1_s, &csn_dtype_iq3_s, &csn_dtype_iq2_s, &csn_dtype_i8, &csn_dtype_i16,
+    &csn_dtype_i32, &csn_dtype_i64, &csn_dtype_f64, &csn_dtype_iq1_m, &csn_dtype_tq1_0,
+    &csn_dtype_tq2_0, &csn_dtype_nvfp4, &csn_dtype_q1_0, &csn_dtype_bool8, &csn_dtype_u8_raw,
+    &csn_dtype_u16, &csn_dtype_u32, &csn_dtype_u64, &csn_dtype_f8_e8m0, NULL};
 
 static bool same_word(csn_str a, const char *b) {
     size_t n = strlen(b);

@@ -19,6 +19,17 @@ extern const csn_dtype csn_dtype_u8, csn_dtype_mix8_4, csn_dtype_q4_col;
 extern const csn_dtype csn_dtype_vbit, csn_dtype_vbit_ro;
 extern const csn_dtype csn_dtype_q1, csn_dtype_q1s, csn_dtype_q1t, csn_dtype_q2tp;
 /* ---- rows of dtypes.c: formats that only other containers use ---- */
+extern const csn_dtype csn_dtype_q4_0, csn_dtype_q4_1, csn_dtype_q5_0, csn_dtype_q5_1;
+extern const csn_dtype csn_dtype_q8_0, csn_dtype_q2_k, csn_dtype_q3_k, csn_dtype_q4_k;
+extern const csn_dtype csn_dtype_q5_k, csn_dtype_q6_k, csn_dtype_iq4_nl, csn_dtype_iq4_xs;
+extern const csn_dtype csn_dtype_mxfp4, csn_dtype_f8_e4m3, csn_dtype_f8_e5m2;
+/* known by name and size only */
+extern const csn_dtype csn_dtype_q8_1, csn_dtype_q8_k, csn_dtype_iq2_xxs, csn_dtype_iq2_xs;
+extern const csn_dtype csn_dtype_iq3_xxs, csn_dtype_iq1_s, csn_dtype_iq3_s, csn_dtype_iq2_s;
+extern const csn_dtype csn_dtype_i8, csn_dtype_i16, csn_dtype_i32, csn_dtype_i64, csn_dtype_f64;
+extern const csn_dtype csn_dtype_iq1_m, csn_dtype_tq1_0, csn_dtype_tq2_0, csn_dtype_nvfp4;
+extern const csn_dtype csn_dtype_q1_0, csn_dtype_bool8, csn_dtype_u8_raw, csn_dtype_u16;
+extern const csn_dtype csn_dtype_u32, csn_dtype_u64, csn_dtype_f8_e8m0;
 
 enum { CSN_GROUP = 32 }; /* elements that share a scale in every CMF format with groups */
 
