@@ -24,6 +24,8 @@ set(CAISSON_PC_REQUIRES "libpcre2-8 libutf8proc")
 if(YYJSON_FOUND)
     string(APPEND CAISSON_PC_REQUIRES " yyjson")
 endif()
+# Relative to the file itself: the prefix may be chosen at `cmake --install`.
+string(REGEX REPLACE "[^/]+" ".." CAISSON_PC_UP "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 configure_file(cmake/caisson.pc.in ${CMAKE_BINARY_DIR}/caisson.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/caisson.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

@@ -85,7 +85,7 @@ caisson_status csn_fail(caisson_error *err, caisson_status code, const csn_fail_
     return code;
 }
 
-caisson_status csn_fail_nomem(caisson_error *err, uint64_t bytes) {
+caisson_status(csn_fail_nomem)(caisson_error *err, uint64_t bytes) {
     char text[48];
     snprintf(text, sizeof(text), "%" PRIu64 " bytes", bytes);
     return CSN_FAIL(err, CAISSON_E_NOMEM, .what = "out of memory", .want = csn_str_from(text));

