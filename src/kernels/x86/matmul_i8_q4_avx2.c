@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* int8 mode, q4_block, q4_tiled and q4tp (the files of ref/ say what they mean), AVX2.
+ *
+ * One vector: the low nibbles of two groups meet the even columns of x, the high ones the odd
+ * columns (csn_x8.split), as unsigned codes; 8 * sum(x) is taken away at the end of the group.
+ * Eight groups of one row fill the eight lanes, so a row is read straight through.
+ */
+#include "kernels/x86/gemm_i8_avx2.h"
+#include "quant/q4tp.h"
+
+enum {
+    FEW = 4,        /* below this many vectors packing costs more than it gives */
+    ROW_BLOCK = 32, /* rows that stay in L1 or L2 while a few vectors pass over them */
+    AHEAD = 1024    /* bytes of prefetch: the hardware one stops at the end of a page */
+};
+
+/* Group g of row r is the flat group r * gpr + g: 16 bytes at nib + flat * stride, and its f16 at
+ * scale + flat * s_stride; q4tp: params and codes in place of scales. */
+struct q4 {
+    const uint8_t *nib, *scale;
+    uint64_t stride, s_stride, gpr;
+    const uint8_t *params, *codes;
+    uint64_t code_bytes;
+};
+
+enum form { Q4_BLOCK, Q4_TILED, Q4TP };
+
+/* Where one row's scales come from. */
+struct row_scales {
+    const uint8_t *p; /* f16 of group 0, or the row's code bytes */
+    __m256 rung[4];   /* q4tp: the ladder */
+};
+
+/* ---- scales of up to eight groups ---- */
+
+/* Four f16 as one word, by the integer units, which have nothing else to do. */
+CSN_INLINE uint64_t four_scales(const uint8_t *p, uint64_t step, uint64_t n) {
+    uint64_t v = 0;
+    CSN_UNROLL
+    for (uint64_t k = 0; k < 4; k++) {
+        v |= k < n ? (uint64_t)csn_load16(p + k * step) << 16 * k : 0;
+    }
+    return v;
+}
+
+CSN_INLINE __m256 f16_scales(const uint8_t *p, uint64_t step, uint64_t n) {
+    uint64_t lo = four_scales(p, step, n);
+    uint64_t hi = n > 4 ? four_scales(p + 4 * step, step, n - 4) : 0;
+    return _mm256_cvtph_ps(_mm_set_epi64x((long long)hi, (long long)lo));
+}
+
+/* Eight codes of 5 bits are five bytes; the ladder is looked up in four pieces of eight rungs. */
+CSN_INLINE __m256 ladder_scales(const struct row_scales *s, uint64_t g, uint64_t n) {
+    uint64_t bits = 0;
+    if (n == 8) {
+        memcpy(&bits, s->p + g / 8 * 5, 5);
+    } else {
+        memcpy(&bits, s->p + g / 8 * 5, (5 * n + 7) / 8);
+    }
+    __m256i v = _mm256_set1_epi64x((long long)bits);
+    __m256 a = _mm256_castsi256_ps(_mm256_srlv_epi64(v, _mm256_setr_epi64x(0, 5, 20, 25)));
+    __m256 b = _mm256_castsi256_ps(_mm256_srlv_epi64(v, _mm256_setr_epi64x(10, 15, 30, 35)));
+    __m256i code = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88)); /* 0 1 2 3 | 4 5 6 7 */
+    __m256 bit3 = _mm256_castsi256_ps(_mm256_slli_epi32(code, 28));
+    __m256 bit4 = _mm256_castsi256_ps(_mm256_slli_epi32(code, 27));
+    __m256 low = _mm256_blendv_ps(_mm256_permutevar8x32_ps(s->rung[0], code),
+                                  _mm256_permutevar8x32_ps(s->rung[1], code), bit3);
+    __m256 high = _mm256_blendv_ps(_mm256_permutevar8x32_ps(s->rung[2], code),
+                                   _mm256_permutevar8x32_ps(s->rung[3], code), bit3);
+    __m256 all = _mm256_blendv_ps(low, high, bit4);
+    const __m256i k = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    __m256i inside = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), k);
+    return _mm256_and_ps(all, _mm256_castsi256_ps(inside)); /* a rung may be infinite */
+}
+
+CSN_INLINE __m256 scales(enum form form, const struct row_scales *s, uint64_t g, uint64_t n) {
+    uint64_t step = form == Q4_TILED ? 18 : 2;
+    return form == Q4TP ? ladder_scales(s, g, n) : f16_scales(s->p + g * step, step, n);
+}
+
+/* ---- one vector ---- */
+
+/* Partial sums of two groups: the four low lanes of the first, the four high ones of the second. */
+CSN_INLINE __m256i dot_pair(__m128i n0, __m128i n1, const int8_t *split) {
+    const __m256i mask = _mm256_set1_epi8(15);
+    __m256i n = _mm256_inserti128_si256(_mm256_castsi128_si256(n0), n1, 1);
+    __m256i low = _mm256_and_si256(n, mask);
+    __m256i high = _mm256_and_si256(_mm256_srli_epi16(n, 4), mask);
+    __m256i s = _mm256_add_epi16(_mm256_maddubs_epi16(low, csn_load256(split)),
+                                 _mm256_maddubs_epi16(high, csn_load256(split + 32)));
+    return _mm256_madd_epi16(s, _mm256_set1_epi16(1));
+}
+
+CSN_INLINE __m128i load_nib(const uint8_t *p) {
+    return _mm_loadu_si128((const void *)p);
+}
+
+/* Four pairs give the sums of eight groups in the order 0 2 4 6 1 3 5 7; returns 0 to 7. */
+CSN_INLINE __m256i sums_of_pairs(const __m256i v[4]) {
+    __m256i s = csn_fold64(csn_fold32(v[0], v[1]), csn_fold32(v[2], v[3]));
+    return _mm256_permutevar8x32_epi32(s, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+CSN_INLINE __m256 add_groups(__m256 acc, const __m256i v[4], __m256 ws, const float *xs,
+                             const int32_t *xsum) {
+    __m256i s = sums_of_pairs(v);
+    s = _mm256_sub_epi32(s, _mm256_slli_epi32(csn_load256(xsum), 3));
+    __m256 f = _mm256_mul_ps(_mm256_mul_ps(ws, _mm256_loadu_ps(xs)), _mm256_cvtepi32_ps(s));
+    return _mm256_add_ps(acc, f);
+}
+
+CSN_INLINE float row_dot(enum form form, const uint8_t *nib, const struct row_scales *s,
+                         uint64_t gpr, const int8_t *split, const float *xs, const int32_t *xsum) {
+    const uint64_t stride = form == Q4_TILED ? 18 : 16;
+    __m256 acc = _mm256_setzero_ps();
+    __m256i v[4];
+    uint64_t g = 0;
+    for (; g + 8 <= gpr; g += 8) {
+        const uint8_t *p = nib + g * stride;
+        CSN_UNROLL
+        for (uint64_t k = 0; k < 4; k++) {
+            v[k] = dot_pair(load_nib(p + 2 * k * stride), load_nib(p + (2 * k + 1) * stride),
+                            split + g * 32 + k * 64);
+        }
+        csn_prefetch(p, AHEAD);
+        csn_prefetch(p, AHEAD + 64);
+        if (form == Q4_TILED) {
+            csn_prefetch(p, AHEAD + 128);
+        }
+        acc = add_groups(acc, v, scales(form, s, g, 8), xs + g, xsum + g);
+    }
+    if (g < gpr) {
+        const uint8_t *p = nib + g * stride;
+        uint64_t n = gpr - g;
+        CSN_UNROLL
+        for (uint64_t k = 0; k < 4; k++) {
+            v[k] = _mm256_setzero_si256();
+            if (2 * k < n) {
+                __m128i n0 = load_nib(p + 2 * k * stride);
+                __m128i n1 =
+                    2 * k + 1 < n ? load_nib(p + (2 * k + 1) * stride) : _mm_setzero_si128();
+                v[k] = dot_pair(n0, n1, split + g * 32 + k * 64);
+            }
+        }
+        acc = add_groups(acc, v, scales(form, s, g, n), xs + g, xsum + g);
+    }
+    return csn_tree_avx2(acc);
+}
+
+/* ---- many vectors ---- */
+
+CSN_INLINE void pack_nibbles(const struct q4 *m, const uint64_t first[8], uint64_t g,
+                             uint8_t (*plane)[2][32], uint64_t octet) {
+    const __m128i mask = _mm_set1_epi8(15);
+    __m256i v[8];
+    CSN_UNROLL
+    for (int i = 0; i < 8; i++) {
+        __m128i n = load_nib(m->nib + (first[i] + g) * m->stride);
+        __m128i even = _mm_and_si128(n, mask);
+        __m128i odd = _mm_and_si128(_mm_srli_epi16(n, 4), mask);
+        v[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_unpacklo_epi8(even, odd)),
+                                       _mm_unpackhi_epi8(even, odd), 1);
+    }
+    csn_transpose8(v);
+    CSN_UNROLL
+    for (int j = 0; j < 8; j++) {
+        _mm256_store_si256((void *)plane[j][octet], v[j]);
+    }
+}
+
+static void pack_q4(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
+                    struct gemm_panel *p) {
+    const struct q4 *m = ctx;
+    for (uint64_t o = 0; o < 2; o++) {
+        uint64_t row[8];
+        uint64_t first[8]; /* flat index of group g0 of each row */
+        float rung[8][CSN_Q4TP_RUNGS];
+        for (uint64_t i = 0; i < 8; i++) {
+            row[i] = r + o * 8 + i < r1 ? r + o * 8 + i : r1 - 1;
+            first[i] = row[i] * m->gpr + g0;
+            if (m->params != NULL) {
+                const uint8_t *q = m->params + 4 * row[i];
+                csn_q4tp_ladder(csn_load16(q), csn_load16(q + 2), rung[i]);
+            }
+        }
+        for (uint64_t g = 0; g < ng; g++) {
+            pack_nibbles(m, first, g, p->plane[g], o);
+            for (int i = 0; i < 8; i++) {
+                p->scale[g][o][i] =
+                    m->params == NULL
+                        ? csn_scale16(m->scale + (first[i] + g) * m->s_stride)
+                        : rung[i][csn_q4tp_code(m->codes + row[i] * m->code_bytes, g0 + g)];
+            }
+        }
+    }
+}
+
+CSN_INLINE struct row_scales scales_of_row(enum form form, const struct q4 *m, uint64_t r) {
+    struct row_scales s = {.p = m->scale + r * m->gpr * m->s_stride};
+    if (form == Q4TP) {
+        const uint8_t *q = m->params + 4 * r;
+        _Alignas(32) float rung[CSN_Q4TP_RUNGS];
+        csn_q4tp_ladder(csn_load16(q), csn_load16(q + 2), rung);
+        s.p = m->codes + r * m->code_bytes;
+        CSN_UNROLL
+        for (int k = 0; k < 4; k++) {
+            s.rung[k] = _mm256_load_ps(rung + 8 * k);
+        }
+    }
+    return s;
+}
+
+CSN_INLINE void matmul(enum form form, const struct q4 *m, const csn_x8 *x, uint64_t n, float *y,
+                       uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    if (n >= FEW) {
+        gemm_i8(pack_q4, m, false, NULL, x, n, y, y_stride, r0, r1);
+        return;
+    }
+    for (uint64_t b = r0; b < r1; b += ROW_BLOCK) {
+        uint64_t b1 = r1 - b < ROW_BLOCK ? r1 : b + ROW_BLOCK;
+        for (uint64_t t = 0; t < n; t++) {
+            for (uint64_t r = b; r < b1; r++) {
+                struct row_scales s = scales_of_row(form, m, r);
+                y[t * y_stride + r] = row_dot(form, m->nib + r * m->gpr * m->stride, &s, m->gpr,
+                                              x->split + t * x->q_stride,
+                                              x->scale + t * x->g_stride, x->sum + t * x->g_stride);
+            }
+        }
+    }
+}
+
+void csn_matmul_i8_q4_block_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+                                 uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    const struct q4 m = {.nib = w->data,
+                         .scale = w->data + w->rows * x->n_groups * 16,
+                         .stride = 16,
+                         .s_stride = 2,
+                         .gpr = x->n_groups};
+    matmul(Q4_BLOCK, &m, x, n, y, y_stride, r0, r1);
+}
+
+void csn_matmul_i8_q4_tiled_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+                                 uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    const struct q4 m = {
+        .nib = w->data + 2, .scale = w->data, .stride = 18, .s_stride = 18, .gpr = x->n_groups};
+    matmul(Q4_TILED, &m, x, n, y, y_stride, r0, r1);
+}
+
+void csn_matmul_i8_q4tp_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+                             uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    uint64_t gpr = x->n_groups;
+    const struct q4 m = {.nib = w->data,
+                         .scale = w->data, /* not used */
+                         .stride = 16,
+                         .gpr = gpr,
+                         .params = w->data + w->rows * gpr * 16,
+                         .codes = w->data + w->rows * (gpr * 16 + 4),
+                         .code_bytes = (5 * gpr + 7) / 8};
+    matmul(Q4TP, &m, x, n, y, y_stride, r0, r1);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Activations of int8 mode (ref/quantise_x8_ref.c says what is computed), AVX2. */
+#include "kernels/x86/i8_avx2.h"
+
+/* Four vectors of 8 values; missing ones are zero. */
+CSN_INLINE void load_values(const float *x, uint64_t m, __m256 v[4]) {
+    _Alignas(32) float part[32];
+    if (m < 32) {
+        memset(part, 0, sizeof(part));
+        memcpy(part, x, m * sizeof(float));
+        x = part;
+    }
+    CSN_UNROLL
+    for (int k = 0; k < 4; k++) {
+        v[k] = _mm256_loadu_ps(x + 8 * k);
+    }
+}
+
+CSN_INLINE float absmax32(const __m256 v[4]) {
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    __m256 m = _mm256_setzero_ps();
+    CSN_UNROLL
+    for (int k = 0; k < 4; k++) {
+        m = _mm256_max_ps(_mm256_andnot_ps(sign, v[k]), m);
+    }
+    __m128 a = _mm_max_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
+    a = _mm_max_ps(a, _mm_movehl_ps(a, a));
+    return _mm_cvtss_f32(_mm_max_ss(a, _mm_movehdup_ps(a)));
+}
+
+/* Codes in the order of the columns. */
+CSN_INLINE __m256i codes32(const __m256 v[4], float scale) {
+    const __m256 s = _mm256_set1_ps(scale);
+    __m256i i[4];
+    CSN_UNROLL
+    for (int k = 0; k < 4; k++) {
+        i[k] = _mm256_cvtps_epi32(_mm256_div_ps(v[k], s));
+    }
+    /* a scale that was rounded in the subnormal range can give codes up to 254 */
+    const __m256i least = _mm256_set1_epi16(-127);
+    __m256i a = _mm256_max_epi16(_mm256_packs_epi32(i[0], i[1]), least);
+    __m256i b = _mm256_max_epi16(_mm256_packs_epi32(i[2], i[3]), least);
+    return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(a, b),
+                                       _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+CSN_INLINE int32_t sum32(__m256i q) {
+    __m256i s = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
+    s = _mm256_madd_epi16(s, _mm256_set1_epi16(1));
+    __m128i a = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+    a = _mm_add_epi32(a, _mm_shuffle_epi32(a, 0x4E));
+    return _mm_cvtsi128_si32(_mm_add_epi32(a, _mm_shuffle_epi32(a, 0xB1)));
+}
+
+CSN_INLINE void store_split(__m256i q, int8_t *even) {
+    const __m256i order = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+    __m256i s = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(q, order), 0xD8);
+    _mm_storeu_si128((void *)even, _mm256_castsi256_si128(s));
+    _mm_storeu_si128((void *)(even + 32), _mm256_extracti128_si256(s, 1));
+}
+
+void csn_quantise_x8_any_avx2(const float *x, uint64_t x_stride, const csn_x8 *x8, uint64_t t0,
+                              uint64_t t1) {
+    for (uint64_t t = t0; t < t1; t++) {
+        int8_t *q = x8->q + t * x8->q_stride;
+        int8_t *split = x8->split + t * x8->q_stride;
+        float *scale = x8->scale + t * x8->g_stride;
+        int32_t *sum = x8->sum + t * x8->g_stride;
+        uint64_t tail = x8->n_groups * 32; /* padding behind the groups, at most 8 of them + 64 */
+        memset(q + tail, 0, x8->q_stride - tail);
+        memset(split + tail, 0, x8->q_stride - tail);
+        for (uint64_t g = 0; g < x8->g_stride; g++) {
+            __m256i codes = _mm256_setzero_si256();
+            float s = 0.0f;
+            if (g < x8->n_groups) {
+                __m256 v[4];
+                load_values(x + t * x_stride + g * 32,
+                            x8->cols - g * 32 < 32 ? x8->cols - g * 32 : 32, v);
+                s = absmax32(v) / 127.0f;
+                if (s > 0.0f) {
+                    codes = codes32(v, s);
+                }
+            }
+            scale[g] = s;
+            sum[g] = sum32(codes);
+            _mm256_storeu_si256((void *)(q + g * 32), codes);
+            store_split(codes, split + g / 2 * 64 + g % 2 * 16);
+        }
+    }
+}

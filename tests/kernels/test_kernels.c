@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every row of kernels.def against the plain C row of its operation, bit for bit: all small sizes,
+ * ragged rows, odd alignments, guard pages before and after each array, canaries between outputs,
+ * special codes and scales. Two NaN are equal whatever their payload. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cpu.h"
+#include "kernels/types.h"
+
+struct kernel {
+    const char *name, *dtype;
+    uint32_t flags;
+    csn_matmul_f32_fn matmul_f32;
+    csn_matmul_i8_fn matmul_i8;
+    csn_scale_x_fn scale_x;
+    csn_quantise_x8_fn quantise_x8;
+};
+
+static const struct kernel kernels[] = {
+#define CSN_KERNEL(op_, dtype_, isa_, flags_)                                                      \
+    {.name = #op_ "_" #dtype_ "_" #isa_,                                                           \
+     .dtype = #dtype_,                                                                             \
+     .flags = (flags_),                                                                            \
+     .op_ = csn_##op_##_##dtype_##_##isa_},
+#include "kernels/kernels.def"
+#undef CSN_KERNEL
+};
+enum { N_KERNELS = sizeof(kernels) / sizeof(kernels[0]) };
+
+static uint32_t first_seed;
+static uint32_t seed;
+
+static uint32_t next_random(void) {
+    seed = seed * 1664525 + 1013904223;
+    return seed >> 8;
+}
+
+static uint32_t below(uint32_t n) {
+    return next_random() % n;
+}
+
+/* ---- memory between two pages that cannot be touched ---- */
+
+struct guarded {
+    uint8_t *map;
+    size_t map_bytes;
+    uint8_t *p; /* the array: ends at the guard behind, or begins at the one before */
+};
+
+static struct guarded guarded_new(size_t bytes, bool at_end, size_t align) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t inner = (bytes + align + page - 1) / page * page;
+    struct guarded g = {.map_bytes = inner + 2 * page};
+    g.map = mmap(NULL, g.map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(g.map != MAP_FAILED);
+    assert_int_equal(mprotect(g.map, page, PROT_NONE), 0);
+    assert_int_equal(mprotect(g.map + page + inner, page, PROT_NONE), 0);
+    uint8_t *end = g.map + page + inner;
+    g.p = at_end ? end - (bytes + align - 1) / align * align : g.map + page;
+    return g;
+}
+
+static void guarded_free(struct guarded *g) {
+    munmap(g->map, g->map_bytes);
+}
+
+/* ---- inputs ---- */
+
+enum pattern { RANDOM, TAME, ZEROS, LARGEST, SUBNORMAL, N_PATTERNS };
+
+/* Payload bytes: anything (so NaN and infinite scales too), ordinary scales, all zero, 0x80 and
+ * 0xFF (codes of -128, nibbles of 15 and 8), tiny scales. */
+static void fill_payload(uint8_t *p, size_t n, enum pattern pattern) {
+    for (size_t i = 0; i < n; i++) {
+        uint8_t b = (uint8_t)next_random();
+        p[i] = pattern == RANDOM    ? b
+               : pattern == TAME    ? b & 0x3B
+               : pattern == ZEROS   ? 0
+               : pattern == LARGEST ? (b & 1 ? 0x80 : 0xFF)
+                                    : b & 0x83;
+    }
+}
+
+static float value(enum pattern pattern) {
+    float u = (float)(int32_t)(next_random() << 8) * 0x1p-31f;
+    switch (pattern) {
+    case ZEROS: return below(2) ? 0.0f : -0.0f;
+    case LARGEST: return below(2) ? 1e30f : -1e30f;
+    case SUBNORMAL: return u * 0x1p-140f;
+    default: return below(16) == 0 ? u * 100.0f : u;
+    }
+}
+
+/* ---- one case ---- */
+
+struct sizes {
+    uint64_t rows, cols, n;
+    bool at_end;
+    enum pattern w, x;
+};
+
+#define CANARY 0xA5
+
+static bool same_bits(const float *a, const float *b) {
+    return memcmp(a, b, sizeof(*a)) == 0 || (isnan(*a) && isnan(*b));
+}
+
+static void explain(const struct kernel *k, const struct sizes *s, const char *what) {
+    print_error("%s: %s; rows %u cols %u n %u at_end %d patterns %d %d seed %u\n", k->name, what,
+                (unsigned)s->rows, (unsigned)s->cols, (unsigned)s->n, s->at_end, (int)s->w,
+                (int)s->x, (unsigned)first_seed);
+}
+
+struct fixture {
+    csn_matrix w;
+    struct guarded gw, gx, gq, gy;
+    const float *x;
+    uint64_t x_stride, y_stride;
+    csn_x8 x8;
+    float *y, *want;
+    size_t y_bytes;
+};
+
+static void setup(struct fixture *f, const struct kernel *k, const struct sizes *s) {
+    caisson_error err;
+    const char *name = strcmp(k->dtype, "any") == 0 ? "q8_row" : k->dtype;
+    const csn_dtype *d = csn_dtype_by_name((csn_str){name, strlen(name)});
+    assert_non_null(d);
+    csn_shape shape = {2, {s->rows, s->cols}};
+    uint64_t nbytes;
+    assert_int_equal(d->nbytes(&shape, &nbytes, &err), CAISSON_OK);
+    f->gw = guarded_new(nbytes, s->at_end, 1);
+    fill_payload(f->gw.p, nbytes, s->w);
+    f->w = csn_matrix_make(d, &shape, f->gw.p, nbytes);
+    f->x_stride = s->cols + below(3);
+    size_t n_x = (size_t)((s->n - 1) * f->x_stride + s->cols);
+    f->gx = guarded_new(n_x * sizeof(float), s->at_end, sizeof(float));
+    float *x = (float *)(void *)f->gx.p;
+    for (size_t i = 0; i < n_x; i++) {
+        x[i] = value(s->x);
+    }
+    f->x = x;
+    uint64_t q_bytes;
+    assert_true(csn_x8_nbytes(s->n, s->cols, &q_bytes));
+    f->gq = guarded_new(q_bytes, s->at_end, 64);
+    f->x8 = csn_x8_make(f->gq.p, s->n, s->cols);
+    csn_quantise_x8_any_ref(x, f->x_stride, &f->x8, 0, s->n);
+    f->y_stride = s->rows + below(3);
+    size_t n_y = (size_t)((s->n - 1) * f->y_stride + s->rows);
+    f->y_bytes = n_y * sizeof(float);
+    f->gy = guarded_new(f->y_bytes, s->at_end, sizeof(float));
+    f->y = (float *)(void *)f->gy.p;
+    f->want = malloc(f->y_bytes);
+    memset(f->y, CANARY, f->y_bytes);
+    memset(f->want, CANARY, f->y_bytes);
+}
+
+static void teardown(struct fixture *f) {
+    guarded_free(&f->gw);
+    guarded_free(&f->gx);
+    guarded_free(&f->gq);
+    guarded_free(&f->gy);
+    free(f->want);
+}
+
+static void compare(const struct kernel *k, const struct sizes *s, const struct fixture *f,
+                    const char *what) {
+    for (size_t i = 0; i < f->y_bytes / sizeof(float); i++) {
+        if (!same_bits(&f->y[i], &f->want[i])) {
+            explain(k, s, what);
+            fail_msg("output %zu (vector %zu, row %zu): %a, ref %a", i, i / (size_t)f->y_stride,
+                     i % (size_t)f->y_stride, (double)f->y[i], (double)f->want[i]);
+        }
+    }
+}
+
+static void multiply(const struct kernel *k, struct fixture *f, uint64_t t0, uint64_t t1,
+                     uint64_t r0, uint64_t r1) {
+    float *y = f->y + t0 * f->y_stride;
+    if (k->matmul_f32 != NULL) {
+        k->matmul_f32(&f->w, f->x + t0 * f->x_stride, f->x_stride, t1 - t0, y, f->y_stride, r0, r1);
+        return;
+    }
+    csn_x8 x8 = f->x8;
+    x8.q += t0 * x8.q_stride;
+    x8.split += t0 * x8.q_stride;
+    x8.scale += t0 * x8.g_stride;
+    x8.sum += t0 * x8.g_stride;
+    x8.n -= t0;
+    k->matmul_i8(&f->w, &x8, t1 - t0, y, f->y_stride, r0, r1);
+}
+
+/* The plain C row of the same operation and dtype. */
+static const struct kernel *reference(const struct kernel *k) {
+    for (int i = 0; i < N_KERNELS; i++) {
+        bool same_op = k->matmul_f32 != NULL ? kernels[i].matmul_f32 != NULL
+                                             : kernels[i].matmul_i8 != NULL &&
+                                                   strcmp(kernels[i].dtype, k->dtype) == 0;
+        if (same_op && strstr(kernels[i].name, "_ref") != NULL) {
+            return &kernels[i];
+        }
+    }
+    fail_msg("%s has no ref row", k->name);
+    return NULL;
+}
+
+static void check_matmul(const struct kernel *k, const struct sizes *s) {
+    struct fixture f;
+    setup(&f, k, s);
+    const struct kernel *ref = reference(k);
+    float *y = f.y;
+    uint64_t r0 = below(4) == 0 ? below((uint32_t)s->rows) : 0;
+    uint64_t r1 = below(4) == 0 ? r0 + below((uint32_t)(s->rows - r0) + 1) : s->rows;
+    f.y = f.want;
+    multiply(ref, &f, 0, s->n, r0, r1);
+    f.y = y;
+    multiply(k, &f, 0, s->n, r0, r1);
+    compare(k, s, &f, "batch differs from ref");
+    memset(f.y, CANARY, f.y_bytes);
+    for (uint64_t t = 0; t < s->n; t++) {
+        multiply(k, &f, t, t + 1, r0, r1);
+    }
+    compare(k, s, &f, "one vector at a time differs from ref");
+    teardown(&f);
+}
+
+static bool is_tested(const struct kernel *k) {
+    return strstr(k->name, "_ref") == NULL && (k->flags & csn_cpu_flags()) == k->flags;
+}
+
+/* ---- cases ---- */
+
+/* Calls check with sizes that this dtype may have: every small one, then some larger. */
+static void sweep(const struct kernel *k) {
+    static const uint64_t large[] = {95,  96,  97,   128,  255,  256,  257,  288,  480, 511,
+                                     512, 513, 1023, 1024, 1025, 1056, 2048, 4096, 4128};
+    static const uint64_t ns[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 33};
+    static const uint64_t rows[] = {1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 33};
+    const csn_dtype *d = csn_dtype_by_name((csn_str){k->dtype, strlen(k->dtype)});
+    bool whole_groups = k->matmul_i8 != NULL && d != NULL && d->group > 1;
+    whole_groups = whole_groups || strcmp(k->dtype, "q4_tiled") == 0;
+    uint64_t n_sizes = 2 * 32 + 1 + sizeof(large) / sizeof(large[0]);
+    for (uint64_t i = 0; i < n_sizes; i++) {
+        uint64_t cols = i < 65 ? i + 1 : large[i - 65];
+        if (whole_groups && cols % 32 != 0) {
+            cols = i < 24 ? (i + 1) * 32 : (cols + 31) / 32 * 32;
+        }
+        struct sizes s = {.cols = cols,
+                          .rows = rows[below(sizeof(rows) / sizeof(rows[0]))],
+                          .n = ns[below(sizeof(ns) / sizeof(ns[0]))],
+                          .at_end = below(2),
+                          .w = (enum pattern)below(N_PATTERNS),
+                          .x = (enum pattern)below(N_PATTERNS)};
+        if (cols > 1025) {
+            s.rows = s.rows > 9 ? 9 : s.rows;
+        }
+        check_matmul(k, &s);
+    }
+}
+
+static void matmul_i8_equals_ref(void **state) {
+    (void)state;
+    for (int i = 0; i < N_KERNELS; i++) {
+        if (kernels[i].matmul_i8 != NULL && is_tested(&kernels[i])) {
+            for (int pass = 0; pass < 4; pass++) {
+                sweep(&kernels[i]);
+            }
+        }
+    }
+}
+
+static void matmul_f32_equals_ref(void **state) {
+    (void)state;
+    for (int i = 0; i < N_KERNELS; i++) {
+        if (kernels[i].matmul_f32 != NULL && is_tested(&kernels[i])) {
+            sweep(&kernels[i]);
+        }
+    }
+}
+
+/* All pairs of (pattern of weights, pattern of activations), at sizes that fill every path. */
+static void special_values_equal_ref(void **state) {
+    (void)state;
+    for (int i = 0; i < N_KERNELS; i++) {
+        const struct kernel *k = &kernels[i];
+        if ((k->matmul_i8 == NULL && k->matmul_f32 == NULL) || !is_tested(k)) {
+            continue;
+        }
+        for (int w = 0; w < N_PATTERNS; w++) {
+            for (int x = 0; x < N_PATTERNS; x++) {
+                for (uint64_t n = 1; n <= 7; n += 6) {
+                    check_matmul(k, &(struct sizes){.rows = 19,
+                                                    .cols = 352,
+                                                    .n = n,
+                                                    .at_end = n == 1,
+                                                    .w = (enum pattern)w,
+                                                    .x = (enum pattern)x});
+                }
+            }
+        }
+    }
+}
+
+/* Rows longer than a packed panel, with more vectors than keep their lanes at once. */
+static void long_rows_equal_ref(void **state) {
+    (void)state;
+    for (int i = 0; i < N_KERNELS; i++) {
+        const struct kernel *k = &kernels[i];
+        if (k->matmul_i8 != NULL && is_tested(k)) {
+            check_matmul(k, &(struct sizes){.rows = 2, .cols = 4096 + 96, .n = 101, .w = TAME});
+            check_matmul(k, &(struct sizes){.rows = 9, .cols = 8192 + 32, .n = 8, .at_end = true});
+        }
+    }
+}
+
+static void check_quantise(const struct kernel *k, const struct sizes *s) {
+    struct fixture f;
+    setup(&f, &kernels[0], s); /* x8 holds ref's result */
+    uint64_t bytes;
+    assert_true(csn_x8_nbytes(s->n, s->cols, &bytes));
+    struct guarded g = guarded_new(bytes, s->at_end, 64);
+    csn_x8 got = csn_x8_make(g.p, s->n, s->cols);
+    memset(g.p, CANARY, bytes);
+    uint64_t split = below((uint32_t)s->n + 1);
+    k->quantise_x8(f.x, f.x_stride, &got, 0, split);
+    k->quantise_x8(f.x, f.x_stride, &got, split, s->n);
+    size_t codes = (size_t)(s->n * got.q_stride);
+    size_t groups = (size_t)(s->n * got.g_stride);
+    bool same = memcmp(got.q, f.x8.q, codes) == 0 && memcmp(got.split, f.x8.split, codes) == 0 &&
+                memcmp(got.scale, f.x8.scale, groups * sizeof(float)) == 0 &&
+                memcmp(got.sum, f.x8.sum, groups * sizeof(int32_t)) == 0;
+    if (!same) {
+        explain(k, s, "differs from ref");
+    }
+    assert_true(same);
+    guarded_free(&g);
+    teardown(&f);
+}
+
+static void quantise_x8_equals_ref(void **state) {
+    (void)state;
+    for (int i = 0; i < N_KERNELS; i++) {
+        if (kernels[i].quantise_x8 == NULL || !is_tested(&kernels[i])) {
+            continue;
+        }
+        for (uint64_t cols = 1; cols <= 320; cols++) {
+            for (int x = 0; x < N_PATTERNS; x++) {
+                check_quantise(&kernels[i], &(struct sizes){.rows = 1,
+                                                            .cols = cols,
+                                                            .n = 1 + below(3),
+                                                            .at_end = below(2),
+                                                            .x = (enum pattern)x});
+            }
+        }
+    }
+}
+
+static void mask_chooses_the_row(void **state) {
+    (void)state;
+    const csn_dtype *d = csn_dtype_by_name((csn_str){"q8_row", 6});
+    csn_matrix w = {.dtype = d, .rows = 1, .cols = 32};
+    csn_cpu_mask(0);
+    assert_true(csn_kernel_matmul_i8(&w) == csn_matmul_i8_q8_row_ref);
+    assert_true(csn_kernel_matmul_f32(&w) == csn_matmul_f32_any_ref);
+    assert_true(csn_kernel_quantise_x8() == csn_quantise_x8_any_ref);
+    csn_cpu_mask(UINT32_MAX);
+#if defined(__x86_64__)
+    if (csn_cpu_flags() & CSN_CPU_AVX2) {
+        assert_true(csn_kernel_matmul_i8(&w) == csn_matmul_i8_q8_row_avx2);
+    }
+#endif
+}
+
+static void dtypes_say_which_form_they_have(void **state) {
+    (void)state;
+    csn_matrix w = {.rows = 2, .cols = 48};
+    w.dtype = csn_dtype_by_name((csn_str){"q4_block", 8});
+    assert_null(csn_kernel_matmul_i8(&w)); /* groups cross rows */
+    w.cols = 64;
+    assert_non_null(csn_kernel_matmul_i8(&w));
+    assert_null(csn_kernel_scale_x(&w));
+    w.dtype = csn_dtype_by_name((csn_str){"f16", 3});
+    assert_null(csn_kernel_matmul_i8(&w));
+    assert_non_null(csn_kernel_matmul_f32(&w));
+    w.dtype = csn_dtype_by_name((csn_str){"q8_2f", 5});
+    assert_non_null(csn_kernel_scale_x(&w));
+}
+
+int main(void) {
+    const char *given = getenv("CSN_TEST_SEED");
+    first_seed = given != NULL ? (uint32_t)strtoul(given, NULL, 10) : (uint32_t)time(NULL);
+    seed = first_seed;
+    (void)fprintf(stderr, "# seed %u (CSN_TEST_SEED repeats it), cpu flags 0x%x\n",
+                  (unsigned)first_seed, (unsigned)csn_cpu_flags());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matmul_i8_equals_ref),
+        cmocka_unit_test(matmul_f32_equals_ref),
+        cmocka_unit_test(special_values_equal_ref),
+        cmocka_unit_test(long_rows_equal_ref),
+        cmocka_unit_test(quantise_x8_equals_ref),
+        cmocka_unit_test(mask_chooses_the_row),
+        cmocka_unit_test(dtypes_say_which_form_they_have),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
