@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A GGUF file (split ones too) or a Hugging Face directory becomes a .cmf file.
+ *
+ * Memory stays bounded whatever the size of the model. The target appears whole or not at all: it
+ * is written as `<target>.part`, synced and renamed; after a kill or a cancel the next call with
+ * the same source and options resumes.
+ */
+#ifndef CAISSON_CONVERT_H
+#define CAISSON_CONVERT_H
+
+#include "caisson/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The i-th tensor type that can be written ("f32", "q8_row", ...), in the order of the format's
+ * table; NULL behind the last. Static storage. */
+CAISSON_API const char *caisson_quant_name(uint32_t i);
+
+typedef struct caisson_tensor_rule {
+    const char *pattern; /* '*' and '?' as in a shell, against the canonical tensor name */
+    const char *quant;   /* a name that caisson_quant_name gives */
+} caisson_tensor_rule;
+
+typedef struct caisson_tensor_report {
+    const char *name, *source_name; /* NUL-terminated; all pointers good during the callback */
+    const char *from, *to;          /* tensor types */
+    uint32_t n_dims;
+    uint64_t shape[6];
+    uint64_t n_bytes;       /* of the tensor written */
+    double relative_error;  /* |decoded - source| / |source| (2-norms) */
+    bool source_is_coarser; /* the source has fewer bits a weight than the target */
+    bool kept_f32;          /* a value that f16 cannot hold kept this tensor in f32 */
+} caisson_tensor_report;
+
+typedef struct caisson_convert_options {
+    size_t struct_size;               /* sizeof(caisson_convert_options) */
+    const char *quant;                /* NULL = "q8_row" */
+    const caisson_tensor_rule *rules; /* [n_rules], the first match wins */
+    size_t n_rules;
+    uint32_t n_threads; /* 0 = all CPUs that the process may use */
+    bool overwrite;     /* replace an existing target */
+    /* Bytes of the source read; false = stop. */
+    bool (*on_progress)(void *ctx, const char *stage, uint64_t done, uint64_t total);
+    void (*on_tensor)(void *ctx, const caisson_tensor_report *report);
+    caisson_log_fn on_log;
+    void *ctx; /* of all callbacks */
+} caisson_convert_options;
+
+/* Errors: CAISSON_E_EXISTS (target there, no overwrite), _UNSUPPORTED (a family, a config key or a
+ * tensor type that we do not understand, by name), _MISSING (a tensor of the index or family is
+ * absent), _MAGIC, _PARSE, _BOUNDS, _IO, _CANCELLED, _NOMEM, _ARG. */
+CAISSON_API caisson_status caisson_convert(const char *source, const char *target,
+                                           const caisson_convert_options *options,
+                                           caisson_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

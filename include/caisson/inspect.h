@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is in a file, and whether its bytes are what they were: no model is run here, so files that
+ * this build cannot run can be listed, verified and decoded as well.
+ */
+#ifndef CAISSON_INSPECT_H
+#define CAISSON_INSPECT_H
+
+#include "caisson/text.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum caisson_kind {
+    CAISSON_KIND_UNKNOWN = 0,
+    CAISSON_KIND_CMF,
+    CAISSON_KIND_GGUF,
+    CAISSON_KIND_HF_DIRECTORY /* a directory with a config.json */
+} caisson_kind;
+
+/* Looks at the content, never at the name. Errors: CAISSON_E_IO (absent or unreadable). */
+CAISSON_API caisson_status caisson_detect(const char *path, caisson_kind *ret, caisson_error *err);
+
+typedef struct caisson_file caisson_file;
+/* As caisson_model_open, without tokenizer, template and plan; of the options no_mmap and
+ * guard_mappings count. */
+CAISSON_API caisson_status caisson_file_open(const char *path, const caisson_open_options *options,
+                                             caisson_file **ret, caisson_error *err);
+CAISSON_API void caisson_file_close(caisson_file *file); /* NULL is fine */
+
+typedef struct caisson_tensor_info {
+    const char *name; /* name_n bytes of UTF-8, good until the file is closed */
+    size_t name_n;
+    const char *dtype; /* "q8_row", ...; static storage */
+    uint32_t n_dims;   /* 0 = a scalar */
+    uint64_t shape[6]; /* row-major, outermost first */
+    uint64_t n_values; /* product of the shape */
+    uint64_t offset;   /* bytes, from the start of the file */
+    uint64_t n_bytes;
+    uint64_t hash; /* hash64 as the directory has it */
+} caisson_tensor_info;
+
+CAISSON_API uint32_t caisson_file_n_tensors(const caisson_file *file);
+/* False if i >= n_tensors. Tensors come in file order. */
+CAISSON_API bool caisson_file_tensor(const caisson_file *file, uint32_t i,
+                                     caisson_tensor_info *ret);
+/* The index of a name, or -1. */
+CAISSON_API int64_t caisson_file_find(const caisson_file *file, const char *name, size_t n);
+/* Decodes values [first, first + n) of the flattened tensor i into out, [n] f32.
+ * Errors: CAISSON_E_ARG (range), _UNSUPPORTED (a dtype that this build cannot decode), _IO. */
+CAISSON_API caisson_status caisson_file_decode(caisson_file *file, uint32_t i, uint64_t first,
+                                               uint64_t n, float *out, caisson_error *err);
+
+/* Everything but the tensor list as one JSON object: "container" (format, version, bytes,
+ * sections), "features", "quant_type", "arch", "tensors" (totals, by dtype), "tokenizer", "chat",
+ * "provenance", "runs" (and "why_not"), "weight_bytes_per_token", "layers" (which blocks each layer
+ * uses and why). Keys may be added, never renamed. */
+CAISSON_API caisson_status caisson_file_describe(caisson_file *file, caisson_text *ret,
+                                                 caisson_error *err);
+
+typedef struct caisson_verify_options {
+    size_t struct_size; /* sizeof(caisson_verify_options) */
+    uint32_t n_threads; /* 0 = all CPUs that the process may use */
+    /* Each fault; valid until the callback returns. */
+    void (*on_fault)(void *ctx, const caisson_error *fault);
+    /* Bytes hashed of total; false = stop. */
+    bool (*on_progress)(void *ctx, const char *stage, uint64_t done, uint64_t total);
+    void *ctx;
+} caisson_verify_options;
+
+/* Opens the file and checks every hash in it; never stops at the first fault. A file that does not
+ * open is a fault too, told like the others. *ret_n_faults = 0: the file is valid.
+ * Errors, only when it could not finish: CAISSON_E_CANCELLED, _NOMEM, _ARG. */
+CAISSON_API caisson_status caisson_verify(const char *path, const caisson_verify_options *options,
+                                          uint64_t *ret_n_faults, caisson_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

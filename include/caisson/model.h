@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model opened from a .cmf file, and sessions: one timeline of tokens each.
+ *
+ * A model is immutable after open and may be shared by threads; it must outlive its sessions. A
+ * session belongs to one thread at a time.
+ *
+ * Logits depend on the file, the tokens, the compute mode and the KV types alone: they are the
+ * same bits for any number of threads, any cut into calls and batches, and any CPU.
+ */
+#ifndef CAISSON_MODEL_H
+#define CAISSON_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "caisson/error.h"
+#include "caisson/export.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct caisson_model caisson_model;
+typedef struct caisson_session caisson_session;
+
+typedef enum caisson_log_level {
+    CAISSON_LOG_WARN = 1, /* something a person should know, e.g. a missing chat template */
+    CAISSON_LOG_INFO
+} caisson_log_level;
+
+typedef void (*caisson_log_fn)(void *ctx, caisson_log_level level, const char *line);
+
+typedef struct caisson_open_options {
+    size_t struct_size;    /* sizeof(caisson_open_options) */
+    bool no_mmap;          /* read the weights into memory instead of mapping the file */
+    bool guard_mappings;   /* install a SIGBUS handler (chained to the previous one, for addresses
+                              of our mappings alone): a file that shrinks while mapped is then
+                              CAISSON_E_IO instead of a killed process */
+    bool text_only;        /* tokenizer and chat template only: such a model cannot make sessions */
+    bool no_text;          /* weights only: text calls fail; opens faster */
+    caisson_log_fn on_log; /* called during open; NULL = silent */
+    void *log_ctx;
+} caisson_open_options;
+
+/* Opens `path` (NUL-terminated), checks it completely (payload hashes excepted: caisson_verify),
+ * decides which blocks each layer uses, loads the tokenizer and compiles the chat template. A file
+ * without a tokenizer section uses a tokenizer.json beside it, with a warning; with neither, text
+ * calls fail. A file without a chat template gets ChatML, with a warning.
+ *
+ * Errors: CAISSON_E_IO, _MAGIC, _VERSION, _FEATURE, _BOUNDS, _PARSE, _HASH, _MISSING for a file
+ * that is not valid; _UNSUPPORTED for a valid one that this build cannot run; _TEMPLATE for a chat
+ * template with a construct that we cannot run; _LIMIT, _NOMEM, _ARG. */
+CAISSON_API caisson_status caisson_model_open(const char *path, const caisson_open_options *options,
+                                              caisson_model **ret, caisson_error *err);
+/* NULL is fine. All sessions must have been freed. */
+CAISSON_API void caisson_model_close(caisson_model *model);
+
+CAISSON_API uint32_t caisson_model_n_vocab(const caisson_model *model); /* length of a logits row */
+CAISSON_API uint32_t
+caisson_model_n_ctx_train(const caisson_model *model); /* positions trained on */
+/* Bytes of weights that one decoded token reads; 0 with text_only. */
+CAISSON_API uint64_t caisson_model_bytes_per_token(const caisson_model *model);
+/* The arch_name of the file, for display; good until the model is closed. */
+CAISSON_API const char *caisson_model_arch_name(const caisson_model *model);
+
+typedef enum caisson_compute {
+    CAISSON_COMPUTE_DEFAULT = 0, /* int8 */
+    CAISSON_COMPUTE_F32,         /* dequantised weights times f32 activations: the reference */
+    CAISSON_COMPUTE_INT8         /* activations quantised per 32, integer products: the fast one */
+} caisson_compute;
+
+typedef enum caisson_kv_type {
+    CAISSON_KV_DEFAULT = 0, /* f16 */
+    CAISSON_KV_F16,
+    CAISSON_KV_F32,
+    CAISSON_KV_Q8_0
+} caisson_kv_type;
+
+typedef struct caisson_session_options {
+    size_t struct_size; /* sizeof(caisson_session_options) */
+    uint32_t n_ctx;     /* tokens that fit; 0 = min(4096, n_ctx_train) */
+    uint32_t n_ubatch;  /* prompt tokens of one forward pass; 0 = 512, 1 = token by token */
+    uint32_t n_threads; /* 0 = all CPUs that the process may use */
+    caisson_compute compute;
+    caisson_kv_type type_k, type_v;
+} caisson_session_options;
+
+/* Errors: CAISSON_E_ARG, _NOMEM, _UNSUPPORTED (text_only model). */
+CAISSON_API caisson_status caisson_session_new(caisson_model *model,
+                                               const caisson_session_options *options,
+                                               caisson_session **ret, caisson_error *err);
+CAISSON_API void caisson_session_free(caisson_session *session); /* NULL is fine */
+
+CAISSON_API uint32_t caisson_session_n_ctx(const caisson_session *session);
+CAISSON_API uint32_t caisson_session_n_threads(const caisson_session *session);
+/* Tokens seen so far. */
+CAISSON_API uint32_t caisson_session_n_past(const caisson_session *session);
+/* Their ids, [n_past]; good until the next call that changes the session. */
+CAISSON_API const int32_t *caisson_session_tokens(const caisson_session *session);
+/* Forgets all tokens from position n on; n > n_past is CAISSON_E_ARG. */
+CAISSON_API caisson_status caisson_session_truncate(caisson_session *session, uint32_t n,
+                                                    caisson_error *err);
+
+/* One row of logits, [n_vocab] f32, good until the callback returns. i counts the rows of this
+ * call from 0. Anything but CAISSON_OK ends the evaluation with that status. */
+typedef caisson_status (*caisson_row_fn)(void *ctx, uint32_t i, const float *logits);
+
+/* Appends n >= 1 tokens. on_row == NULL: only the last one's logits are computed, see
+ * caisson_session_logits. Otherwise on_row gets every token's logits, in order.
+ *
+ * Errors: CAISSON_E_CONTEXT (want = n_ctx, got = tokens needed; nothing was computed), _ARG (an id
+ * outside the vocabulary), _CANCELLED, _IO, _NOMEM. After an error the session is as before. */
+CAISSON_API caisson_status caisson_session_eval(caisson_session *session, const int32_t *ids,
+                                                size_t n, caisson_row_fn on_row, void *ctx,
+                                                caisson_error *err);
+/* Logits that follow the last token of the last eval without on_row: [n_vocab] f32, good until the
+ * session changes; NULL if there are none. */
+CAISSON_API const float *caisson_session_logits(const caisson_session *session);
+
+/* Asks the call that now runs on the session to stop; it returns CAISSON_E_CANCELLED within one
+ * layer of one batch. May be called from any thread and from a signal handler. */
+CAISSON_API void caisson_session_cancel(caisson_session *session);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
