@@ -121,8 +121,11 @@ typedef struct csn_arch {
 void csn_arch_init(csn_arch *arch);
 
 /* Parses an `arch` object; strings and arrays go to `arena`; `object` must outlive the arch
- * (unknown keys). Errors: CAISSON_E_PARSE with tensor = the key. Also checks ranges that later
- * arithmetic relies on: counts > 0, n_heads % n_kv_heads == 0, head_dim even, sizes below 2^31. */
+ * (unknown keys). Errors: CAISSON_E_PARSE with tensor = the key; CAISSON_E_LIMIT for more than 2^20
+ * layers; CAISSON_E_UNSUPPORTED for an activation that we do not know (never guessed). Also checks
+ * ranges that later arithmetic relies on: counts > 0 (intermediate_size may be 0), n_heads a
+ * multiple of n_kv_heads, head_dim even, sizes below 2^31, optional factors finite and > 0. An
+ * optional integer given as 0 is taken as absent. */
 caisson_status csn_arch_parse(const csn_jval *object, csn_arena *arena, csn_arch *ret,
                               caisson_error *err);
 /* Writes the object (key order of facts 2.1, then unknown keys of arch->source). */

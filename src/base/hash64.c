@@ -78,3 +78,26 @@ uint64_t csn_hash64(const void *bytes, size_t n) {
     csn_hash64_add(&s, bytes, n);
     return csn_hash64_end(&s);
 }
+
+uint64_t csn_hash64_piece(const void *bytes, size_t n, uint64_t offset) {
+    const uint8_t *p = bytes;
+    uint64_t acc = fold(p, n / 8, offset / 8);
+    if ((n & 7) != 0) {
+        uint8_t last[8] = {0};
+        memcpy(last, p + (n & ~(size_t)7), n & 7);
+        acc ^= fold(last, 1, offset / 8 + n / 8);
+    }
+    return acc;
+}
+
+uint64_t csn_hash64_join(uint64_t pieces, uint64_t n_bytes) {
+    return fmix64(pieces ^ n_bytes);
+}
+
+void csn_hash64_hex(uint64_t h, char out[20]) {
+    static const char digits[] = "0123456789abcdef";
+    for (int i = 0; i < 16; i++) {
+        out[i] = digits[h >> (60 - 4 * i) & 15];
+    }
+    out[16] = '\0';
+}

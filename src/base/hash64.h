@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 uint64_t csn_hash64(const void *bytes, size_t n);
+/* "%016x" and a NUL. */
+void csn_hash64_hex(uint64_t h, char out[20]);
 
 /* Piecewise form: feed any cuts, same result as one call. */
 typedef struct csn_hash64_state {
@@ -19,5 +21,10 @@ typedef struct csn_hash64_state {
 void csn_hash64_init(csn_hash64_state *s);
 void csn_hash64_add(csn_hash64_state *s, const void *bytes, size_t n);
 uint64_t csn_hash64_end(const csn_hash64_state *s);
+
+/* Parallel form: the XOR of the folds of all pieces, cut at multiples of 8 bytes, goes into
+ * csn_hash64_join with the total length. `offset` = where the piece begins, a multiple of 8. */
+uint64_t csn_hash64_piece(const void *bytes, size_t n, uint64_t offset);
+uint64_t csn_hash64_join(uint64_t pieces, uint64_t n_bytes);
 
 #endif

@@ -20,12 +20,13 @@ typedef struct csn_tensor {
 typedef struct csn_directory {
     csn_tensor *tensors; /* [n], in file order */
     uint32_t n;
-    uint32_t *index; /* open-addressed hash table of positions + 1, n_index a power of two */
-    uint32_t n_index;
+    uint32_t *index;    /* [n] positions, grouped by bucket, by name inside a bucket */
+    uint32_t *buckets;  /* [n_buckets + 1] where a bucket begins in index */
+    uint32_t n_buckets; /* a power of two */
 } csn_directory;
 
 /* Builds the name index over dir->tensors[0..n). A name given twice: CAISSON_E_PARSE with
- * section "directory" and the name. */
+ * section "directory" and the name. O(n), and O(n log n) for names made to collide. */
 caisson_status csn_directory_index(csn_directory *dir, csn_arena *arena, caisson_error *err);
 const csn_tensor *csn_directory_find(const csn_directory *dir, csn_str name); /* NULL if absent */
 

@@ -44,21 +44,30 @@ typedef struct csn_cmf {
     csn_file *file;
     csn_cmf_envelope envelope;
     csn_json *header_doc;
-    const csn_jval *header; /* the whole header object */
-    csn_str quant_type;
+    const csn_jval *header;                   /* the whole header object */
+    csn_str quant_type;                       /* a label only; each tensor has its own dtype */
+    csn_str section_hash[CSN_CMF_N_SECTIONS]; /* of masks, vocab, index: hex text; none: ptr NULL */
     csn_arch arch;
     csn_chat_bundle chat;
     csn_directory dir; /* offsets are absolute */
     csn_arena arena;
 } csn_cmf;
 
-/* Every normative check of facts 1.5 plus duplicate names, shape x dtype = nbytes, overlap, and the
- * header, directory hashes. */
+/* Every normative check of facts 1.5 in its order, plus: header and directory hashes (before their
+ * bytes are parsed), hashes told for sections that are not there, duplicate names, shape x dtype =
+ * nbytes, ranges in use pairwise disjoint (two names may share one identical payload), tail bits of
+ * masks zero. Errors: IO, MAGIC, VERSION, FEATURE, BOUNDS, PARSE, HASH, LIMIT, UNSUPPORTED (an
+ * activation that is not known), NOMEM; file, section and tensor are filled in. */
 caisson_status csn_cmf_open(csn_fs *fs, const char *path, csn_cmf **ret, caisson_error *err);
 void csn_cmf_close(csn_cmf *c); /* NULL is fine */
 
 /* Reads a whole section (vocab, masks, ...) into *ret; an empty section gives an empty buffer. */
 caisson_status csn_cmf_read_section(csn_cmf *c, int section, csn_buf *ret, caisson_error *err);
+
+/* The header object as JSON for a rewritten file: known and unknown keys in their order, `arch` by
+ * csn_arch_write, quant_type replaced when `quant_type` is not empty, `section_hashes` left out
+ * (the writer fills them in). */
+void csn_cmf_header_write(const csn_cmf *c, csn_str quant_type, csn_jw *w);
 
 /* Checks every hash of an open file; never stops at the first. Each fault is told as an error
  * record (CAISSON_E_HASH, section, tensor, offset, both hashes). *ret_n = number of faults.
@@ -79,13 +88,15 @@ typedef struct csn_cmf_plan_tensor {
     csn_str name;
     const csn_dtype *dtype;
     csn_shape shape;
+    uint64_t nbytes; /* only for a dtype whose size depends on the payload (dtype->nbytes NULL) */
 } csn_cmf_plan_tensor;
 
 typedef struct csn_cmf_plan {
     const csn_cmf_plan_tensor *tensors; /* [n], in file order */
     uint32_t n;
-    uint64_t head_bytes; /* upper bound of header JSON bytes, for the gap */
-    csn_str fingerprint; /* identifies source and options; a journal of another one is discarded */
+    uint64_t head_bytes;  /* upper bound of header JSON bytes, for the gap */
+    uint64_t vocab_bytes; /* about: for the check of free space only */
+    csn_str fingerprint;  /* identifies source and options; a journal of another one is discarded */
 } csn_cmf_plan;
 
 /* *ret_n_done: leading tensors of the plan that are already on disk (resume). Checks free space. */

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps of opening a CMF file, one file each, and what reader and writer share. */
+#ifndef CSN_FORMAT_CMF_INTERNAL_H
+#define CSN_FORMAT_CMF_INTERNAL_H
+
+#include "format/cmf/cmf.h"
+
+/* ---- layout (CMF 1, 3) ---- */
+enum {
+    CSN_CMF_ENVELOPE_BYTES = 128,
+    CSN_CMF_VERSION = 2,
+    CSN_CMF_DIR_HEAD_BYTES = 16,
+    CSN_CMF_RECORD_BYTES = 56,
+    CSN_CMF_ALIGN = 64,    /* of a tensor */
+    CSN_CMF_PAGE = 4096,   /* of the blob, and of large tensors when we write */
+    CSN_CMF_LARGE = 16384, /* a tensor of at least this many bytes begins on a page */
+};
+
+/* required_features (CMF 1.1) */
+enum {
+    CSN_CMF_TENSOR_DIR = 1 << 0,
+    CSN_CMF_BINARY_MASKS = 1 << 1,
+    CSN_CMF_QUANT_2F = 1 << 2,
+    CSN_CMF_DELTA_MASKS = 1 << 3, /* reserved */
+    CSN_CMF_HOT_PACKS = 1 << 4,   /* reserved */
+    CSN_CMF_LOOP_MASKS = 1 << 5,
+    CSN_CMF_SKILL_FILE = 1 << 6,
+    CSN_CMF_KNOWN_FEATURES = CSN_CMF_TENSOR_DIR | CSN_CMF_BINARY_MASKS | CSN_CMF_QUANT_2F |
+                             CSN_CMF_LOOP_MASKS | CSN_CMF_SKILL_FILE
+};
+
+static inline uint16_t csn_get16(const uint8_t *p) {
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+static inline uint32_t csn_get32(const uint8_t *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+static inline uint64_t csn_get64(const uint8_t *p) {
+    return csn_get32(p) | (uint64_t)csn_get32(p + 4) << 32;
+}
+static inline void csn_put16(uint8_t *p, uint16_t v) {
+    p[0] = (uint8_t)v;
+    p[1] = (uint8_t)(v >> 8);
+}
+static inline void csn_put32(uint8_t *p, uint32_t v) {
+    csn_put16(p, (uint16_t)v);
+    csn_put16(p + 2, (uint16_t)(v >> 16));
+}
+static inline void csn_put64(uint8_t *p, uint64_t v) {
+    csn_put32(p, (uint32_t)v);
+    csn_put32(p + 4, (uint32_t)(v >> 32));
+}
+
+/* ---- opening, in this order ---- */
+caisson_status csn_cmf_parse_envelope(const uint8_t bytes[CSN_CMF_ENVELOPE_BYTES],
+                                      uint64_t file_bytes, csn_cmf_envelope *ret,
+                                      caisson_error *err);
+void csn_cmf_envelope_bytes(const csn_cmf_envelope *e, uint8_t ret[CSN_CMF_ENVELOPE_BYTES]);
+/* Fills header_doc, header, quant_type, section_hash, arch, chat of `c` from the section's bytes.
+ */
+caisson_status csn_cmf_parse_header(csn_cmf *c, csn_str text, caisson_error *err);
+/* Fills dir (without its name index) from the section's bytes, which must outlive `c`. */
+caisson_status csn_cmf_parse_directory(csn_cmf *c, const uint8_t *bytes, uint64_t len,
+                                       caisson_error *err);
+/* BOUNDS when two ranges of the file that are in use overlap. */
+caisson_status csn_cmf_check_ranges(const csn_cmf *c, caisson_error *err);
+/* PARSE when the section does not follow facts 6 (with `arch`) or 8. */
+caisson_status csn_cmf_check_masks(const uint8_t *bytes, uint64_t len, const csn_arch *arch,
+                                   caisson_error *err);
+caisson_status csn_cmf_check_index(const uint8_t *bytes, uint64_t len, caisson_error *err);
+
+/* 16 hex digits (at most; at least one) to a number, as the format's reference reads them. */
+bool csn_cmf_parse_hash(csn_str text, uint64_t *ret);
+
+#endif
