@@ -11,6 +11,10 @@ install(TARGETS caisson_shared caisson_archive EXPORT caisson
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
+if(NOT YYJSON_FOUND AND EXISTS ${CAISSON_YYJSON_DIR}/LICENSE)
+    install(FILES ${CAISSON_YYJSON_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME LICENSE.yyjson)
+endif()
+
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Caisson)
 install(EXPORT caisson NAMESPACE caisson:: FILE CaissonTargets.cmake DESTINATION ${package_dir})
 configure_package_config_file(cmake/CaissonConfig.cmake.in

@@ -42,7 +42,7 @@ caisson_status csn_arena_alloc(csn_arena *a, size_t count, size_t size, void **r
 }
 
 caisson_status csn_arena_str(csn_arena *a, csn_str s, csn_str *ret, caisson_error *err) {
-    char *p;
+    char *p = NULL;
     CSN_TRY(csn_arena_alloc(a, s.len + 1, 1, (void **)&p, err));
     if (s.len > 0) {
         memcpy(p, s.ptr, s.len);
