@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model's bytes: one read-only mapping of its file, or, without mmap, a block of memory for each
+ * tensor that was asked for. Where mapping is impossible (some filesystems), tensors are read. */
+#include "store/store.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "base/alloc.h"
+#include "store/guard.h"
+
+struct csn_store {
+    csn_cmf *cmf;
+    const uint8_t *map;    /* NULL: tensors are read */
+    csn_guard *guard;      /* NULL: not guarded */
+    pthread_mutex_t mutex; /* guards blocks; taken alone */
+    uint8_t **blocks;      /* [dir.n] memory of tensors read so far */
+};
+
+/* Weights are read from the first to the last, soon and again: the kernel may fetch them ahead. */
+static void advise(const csn_store *s) {
+    const csn_cmf_envelope *e = &s->cmf->envelope;
+    uint64_t first = e->off[CSN_CMF_DATA]; /* a multiple of 4096; of a larger page the call fails */
+    if (e->len[CSN_CMF_DATA] > 0) {
+        (void)posix_madvise((void *)(uintptr_t)(s->map + first), (size_t)e->len[CSN_CMF_DATA],
+                            POSIX_MADV_WILLNEED); /* advice only */
+    }
+}
+
+static caisson_status map_file(csn_store *s, const csn_store_options *options, caisson_error *err) {
+    csn_file *f = s->cmf->file;
+    uint64_t size = s->cmf->envelope.file_bytes;
+    caisson_error ignored;
+    if (options->no_mmap || f->ops->map(f, size, &s->map, &ignored) != CAISSON_OK) {
+        s->map = NULL;
+        return CSN_NEW(s->cmf->dir.n, &s->blocks, err);
+    }
+    if (options->guard_mappings) {
+        CSN_TRY(csn_guard_new(s->map, size, &s->guard, err));
+    }
+    advise(s);
+    return CAISSON_OK;
+}
+
+caisson_status csn_store_new(csn_cmf *cmf, const csn_store_options *options, csn_store **ret,
+                             caisson_error *err) {
+    csn_store *s;
+    CSN_TRY(CSN_NEW(1, &s, err));
+    s->cmf = cmf;
+    pthread_mutex_init(&s->mutex, NULL);
+    caisson_status status = map_file(s, options, err);
+    if (status != CAISSON_OK) {
+        csn_error_file(err, cmf->file->path);
+        s->cmf = NULL; /* stays the caller's */
+        if (s->map != NULL) {
+            cmf->file->ops->unmap(cmf->file, s->map, cmf->envelope.file_bytes);
+            s->map = NULL;
+        }
+        csn_store_free(s);
+        return status;
+    }
+    *ret = s;
+    return CAISSON_OK;
+}
+
+void csn_store_free(csn_store *s) {
+    if (s == NULL) {
+        return;
+    }
+    csn_guard_free(s->guard);
+    if (s->map != NULL) {
+        csn_file *f = s->cmf->file;
+        f->ops->unmap(f, s->map, s->cmf->envelope.file_bytes);
+    }
+    for (uint32_t i = 0; s->blocks != NULL && i < s->cmf->dir.n; i++) {
+        csn_free_aligned(s->blocks[i]);
+    }
+    csn_free(s->blocks);
+    pthread_mutex_destroy(&s->mutex);
+    csn_cmf_close(s->cmf);
+    csn_free(s);
+}
+
+const csn_cmf *csn_store_cmf(const csn_store *s) {
+    return s->cmf;
+}
+
+/* The tensor's bytes in memory of their own, read at the first call. */
+static caisson_status read_block(csn_store *s, const csn_tensor *t, const uint8_t **ret,
+                                 caisson_error *err) {
+    uint8_t **block = &s->blocks[t - s->cmf->dir.tensors];
+    caisson_status status = CAISSON_OK;
+    pthread_mutex_lock(&s->mutex);
+    if (*block == NULL) {
+        void *bytes = NULL;
+        status = csn_alloc_aligned((size_t)t->nbytes, &bytes, err);
+        if (status == CAISSON_OK) {
+            status = csn_file_read_at(s->cmf->file, t->offset, bytes, (size_t)t->nbytes, err);
+        }
+        if (status == CAISSON_OK) {
+            *block = bytes;
+        } else {
+            csn_free_aligned(bytes);
+        }
+    }
+    *ret = *block;
+    pthread_mutex_unlock(&s->mutex);
+    return status;
+}
+
+static caisson_status find_matrix(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err) {
+    const csn_tensor *t = csn_directory_find(&s->cmf->dir, name);
+    if (t == NULL) {
+        return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory", .tensor = name,
+                        .what = "the model needs a tensor that the file does not have");
+    }
+    if (t->dtype->decode == NULL) {
+        return CSN_FAIL(
+            err, CAISSON_E_UNSUPPORTED, .section = "data", .tensor = name, CSN_AT(t->offset),
+            .what = t->dtype->is_reserved ? "the tensor's dtype is reserved by the format"
+                                          : "this build cannot compute with the tensor's dtype",
+            .got = csn_str_from(t->dtype->name));
+    }
+    const uint8_t *bytes = s->map == NULL ? NULL : s->map + t->offset;
+    if (s->map == NULL) {
+        CSN_TRY(read_block(s, t, &bytes, err));
+    }
+    *ret = csn_matrix_make(t->dtype, &t->shape, bytes, t->nbytes);
+    return CAISSON_OK;
+}
+
+caisson_status csn_store_matrix(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err) {
+    caisson_status status = find_matrix(s, name, ret, err);
+    if (status != CAISSON_OK) {
+        csn_error_file(err, s->cmf->file->path);
+    }
+    return status;
+}
+
+static caisson_status check_lost(const csn_store *s, caisson_error *err) {
+    uint64_t at;
+    if (s->guard == NULL || !csn_guard_is_lost(s->guard, &at)) {
+        return CAISSON_OK;
+    }
+    return CSN_FAIL(err, CAISSON_E_IO, .file = s->cmf->file->path, .section = "data", CSN_AT(at),
+                    .what = "a page of the mapped file is gone; was the file cut while in use?");
+}
+
+caisson_status csn_store_guarded(csn_store *s, caisson_status (*fn)(void *ctx, caisson_error *err),
+                                 void *ctx, caisson_error *err) {
+    CSN_TRY(check_lost(s, err));
+    caisson_status status = fn(ctx, err);
+    CSN_TRY(check_lost(s, err)); /* whatever fn computed or failed with, it saw zeros */
+    return status;
+}
