@@ -36,3 +36,33 @@ install(FILES ${CMAKE_BINARY_DIR}/caisson.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}
 if(TARGET caisson)
     install(TARGETS caisson RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+
+# ---- man pages and completions, printed by the tool itself ----
+if(TARGET caisson AND NOT CMAKE_CROSSCOMPILING AND NOT CAISSON_SANITIZE
+   AND EXISTS ${CMAKE_SOURCE_DIR}/cli/cmd_man.c)
+    file(GLOB commands RELATIVE ${CMAKE_SOURCE_DIR}/cli CONFIGURE_DEPENDS cli/cmd_*.c)
+    list(TRANSFORM commands REPLACE "^cmd_(.*)\\.c$" "\\1")
+    set(pages ${CMAKE_BINARY_DIR}/man/caisson.1)
+    set(print_pages COMMAND caisson man > ${CMAKE_BINARY_DIR}/man/caisson.1)
+    foreach(command ${commands})
+        list(APPEND pages ${CMAKE_BINARY_DIR}/man/caisson-${command}.1)
+        list(APPEND print_pages COMMAND caisson man ${command} > ${CMAKE_BINARY_DIR}/man/caisson-${command}.1)
+    endforeach()
+    set(completions)
+    set(print_completions)
+    foreach(shell bash zsh fish)
+        list(APPEND completions ${CMAKE_BINARY_DIR}/man/caisson.${shell})
+        list(APPEND print_completions COMMAND caisson completion ${shell} > ${CMAKE_BINARY_DIR}/man/caisson.${shell})
+    endforeach()
+    file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/man)
+    add_custom_command(OUTPUT ${pages} ${completions} ${print_pages} ${print_completions}
+        DEPENDS caisson VERBATIM COMMENT "Printing man pages and completions")
+    add_custom_target(caisson_pages ALL DEPENDS ${pages} ${completions})
+    install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+    install(FILES ${CMAKE_BINARY_DIR}/man/caisson.bash
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME caisson)
+    install(FILES ${CMAKE_BINARY_DIR}/man/caisson.zsh
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _caisson)
+    install(FILES ${CMAKE_BINARY_DIR}/man/caisson.fish
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()
