@@ -10,6 +10,7 @@
 
 #include "base/progress.h"
 #include "model/model.h"
+#include "model/ops.h"
 
 typedef struct csn_session csn_session;
 
@@ -27,6 +28,8 @@ void csn_session_free(csn_session *s);
 
 uint32_t csn_session_n_past(const csn_session *s);
 uint32_t csn_session_n_ctx(const csn_session *s);
+uint64_t csn_session_kv_bytes(const csn_session *s);
+csn_pool *csn_session_pool(csn_session *s); /* for work between evals, never during one */
 /* Forgets all tokens from position n on. */
 void csn_session_truncate(csn_session *s, uint32_t n);
 
@@ -40,6 +43,7 @@ typedef caisson_status (*csn_row_fn)(void *ctx, uint32_t i, const float *logits,
 caisson_status csn_session_eval(csn_session *s, const int32_t *ids, uint32_t n, bool want_all,
                                 csn_row_fn on_row, void *ctx, const csn_progress *progress,
                                 caisson_error *err);
+/* NULL for a row that is not kept. */
 const float *csn_session_logits(const csn_session *s, uint32_t i);
 
 #endif

@@ -51,7 +51,7 @@ void csn_sincos(float angle, float *ret_sin, float *ret_cos) {
     *ret_cos = (float)(quadrant == 1 || quadrant == 2 ? -cosine : cosine);
 }
 
-double csn_exp(double x) {
+double csn_f64_exp(double x) {
     double n = round_even(x * 0x1.71547652b82fep+0);
     double r = (x - n * LN2_HI) - n * LN2_LO;
     double p = 0.0;
@@ -61,7 +61,7 @@ double csn_exp(double x) {
     return (1.0 + p) * power_of_two((int)n);
 }
 
-double csn_log(double x) {
+double csn_f64_log(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof(bits));
     int exponent = (int)(bits >> 52 & 0x7FF) - 1023;
@@ -81,6 +81,6 @@ double csn_log(double x) {
     return exponent * LN2_HI + (exponent * LN2_LO + 2.0 * (s + s * p));
 }
 
-double csn_pow(double base, double exponent) {
-    return csn_exp(exponent * csn_log(base));
+double csn_f64_pow(double base, double exponent) {
+    return csn_f64_exp(exponent * csn_f64_log(base));
 }

@@ -9,8 +9,8 @@
 void csn_sincos(float angle, float *ret_sin, float *ret_cos);
 
 /* base^exponent for base > 0, finite results; within 2^-48 relative. */
-double csn_pow(double base, double exponent);
-double csn_log(double x); /* x > 0, normal */
-double csn_exp(double x); /* |x| < 700 */
+double csn_f64_pow(double base, double exponent);
+double csn_f64_log(double x); /* x > 0, normal */
+double csn_f64_exp(double x); /* |x| < 700 */
 
 #endif

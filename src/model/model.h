@@ -7,12 +7,7 @@
 #ifndef CSN_MODEL_MODEL_H
 #define CSN_MODEL_MODEL_H
 
-#include "kernels/kernels.h"
-#include "kernels/vec.h"
-#include "store/store.h"
-
-typedef enum csn_compute { CSN_COMPUTE_F32, CSN_COMPUTE_INT8 } csn_compute;
-
+#include "model/plan.h"
 
 typedef struct csn_model csn_model;
 
@@ -22,6 +17,7 @@ caisson_status csn_model_new(csn_store *store, csn_model **ret, caisson_error *e
 void csn_model_free(csn_model *m);
 const csn_arch *csn_model_arch(const csn_model *m);
 csn_store *csn_model_store(const csn_model *m);
+const csn_plan *csn_model_plan(const csn_model *m);
 /* Bytes of weights that one decoded token reads. */
 uint64_t csn_model_bytes_per_token(const csn_model *m);
 /* Which blocks layer i uses and why, as JSON members of an open object. */

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A timeline: cuts what it is given into batches, runs them behind the store's guard, and keeps the
+ * last logits. */
+#include "engine/session.h"
+
+#include "base/size.h"
+#include "model/forward.h"
+
+enum {
+    DEFAULT_CTX = 4096,
+    DEFAULT_UBATCH = 512,
+    MAX_CTX = 1 << 20, /* positions whose angles csn_sincos serves */
+    LOGIT_ROWS = 16    /* rows of the head computed at once when all are wanted */
+};
+
+struct csn_session {
+    csn_model *model;
+    const csn_plan *plan;
+    csn_pool *pool;
+    csn_kv kv;
+    csn_forward forward;
+    uint32_t n_ctx, n_ubatch, n_past;
+    float *logits; /* [n_rows_cap][vocab] */
+    uint64_t n_rows_cap, n_rows;
+};
+
+/* One call of eval, as the guarded function sees it. */
+struct request {
+    csn_session *s;
+    const int32_t *ids;
+    uint32_t n;
+    uint32_t n_done; /* tokens of finished batches */
+    bool want_all;
+    csn_row_fn on_row;
+    void *ctx;
+    const csn_progress *progress;
+};
+
+static uint64_t threads_or_all(unsigned n) {
+    return n != 0 ? n : csn_n_cpus();
+}
+
+caisson_status csn_session_new(csn_model *model, const csn_session_options *options,
+                               csn_session **ret, caisson_error *err) {
+    const csn_arch *a = csn_model_arch(model);
+    csn_session *s;
+    CSN_TRY(CSN_NEW(1, &s, err));
+    s->model = model;
+    s->plan = csn_model_plan(model);
+    uint32_t trained = a->max_position_embeddings;
+    s->n_ctx = options->n_ctx != 0                     ? options->n_ctx
+               : trained != 0 && trained < DEFAULT_CTX ? trained
+                                                       : DEFAULT_CTX;
+    s->n_ubatch = options->n_ubatch != 0 ? options->n_ubatch : DEFAULT_UBATCH;
+    s->n_ubatch = s->n_ubatch < s->n_ctx ? s->n_ubatch : s->n_ctx;
+    caisson_status status = CAISSON_OK;
+    if (s->n_ctx > MAX_CTX) {
+        status = CSN_FAIL(err, CAISSON_E_LIMIT, .what = "the context is too long",
+                          CSN_VALUES(MAX_CTX, s->n_ctx));
+    }
+    if (status == CAISSON_OK) {
+        status = csn_pool_new((unsigned)threads_or_all(options->n_threads), &s->pool, err);
+    }
+    if (status == CAISSON_OK) {
+        status = csn_kv_new(s->plan, s->n_ctx, options->type_k, options->type_v, &s->kv, err);
+    }
+    if (status == CAISSON_OK) {
+        status =
+            csn_forward_init(s->plan, s->pool, options->compute, s->n_ubatch, &s->forward, err);
+    }
+    if (status != CAISSON_OK) {
+        csn_session_free(s);
+        return status;
+    }
+    *ret = s;
+    return CAISSON_OK;
+}
+
+void csn_session_free(csn_session *s) {
+    if (s == NULL) {
+        return;
+    }
+    csn_forward_done(&s->forward);
+    csn_kv_free(&s->kv);
+    csn_pool_free(s->pool);
+    csn_free_aligned(s->logits);
+    csn_free(s);
+}
+
+uint32_t csn_session_n_past(const csn_session *s) {
+    return s->n_past;
+}
+
+uint32_t csn_session_n_ctx(const csn_session *s) {
+    return s->n_ctx;
+}
+
+uint64_t csn_session_kv_bytes(const csn_session *s) {
+    return s->kv.nbytes;
+}
+
+csn_pool *csn_session_pool(csn_session *s) {
+    return s->pool;
+}
+
+void csn_session_truncate(csn_session *s, uint32_t n) {
+    s->n_past = n < s->n_past ? n : s->n_past;
+}
+
+static caisson_status reserve_rows(csn_session *s, uint64_t rows, caisson_error *err) {
+    if (rows <= s->n_rows_cap) {
+        return CAISSON_OK;
+    }
+    uint64_t floats;
+    uint64_t bytes;
+    size_t size;
+    if (!csn_mul(rows, s->plan->vocab, &floats) || !csn_mul(floats, sizeof(float), &bytes) ||
+        !csn_to_size(bytes, &size)) {
+        return csn_fail_nomem(err, UINT64_MAX);
+    }
+    float *p;
+    CSN_TRY(csn_alloc_aligned(size, (void **)&p, err));
+    csn_free_aligned(s->logits);
+    s->logits = p;
+    s->n_rows_cap = rows;
+    return CAISSON_OK;
+}
+
+static caisson_status check(csn_session *s, const int32_t *ids, uint32_t n, caisson_error *err) {
+    if (n == 0) {
+        return CSN_FAIL(err, CAISSON_E_ARG, .what = "no tokens to evaluate");
+    }
+    if (n > s->n_ctx - s->n_past) {
+        return CSN_FAIL(err, CAISSON_E_CONTEXT, .what = "the tokens do not fit into the context",
+                        CSN_VALUES(s->n_ctx, (uint64_t)s->n_past + n));
+    }
+    uint64_t n_ids = s->plan->vocab;
+    n_ids = s->plan->embed.rows < n_ids ? s->plan->embed.rows : n_ids;
+    for (uint32_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || (uint64_t)ids[i] >= n_ids) {
+            return CSN_FAIL(err, CAISSON_E_ARG, .what = "token id outside the vocabulary",
+                            CSN_AT(i), CSN_VALUES(n_ids - 1, (uint64_t)(uint32_t)ids[i]));
+        }
+    }
+    return CAISSON_OK;
+}
+
+/* Called between layers: tells finished tokens, so that progress counts one thing. */
+static bool between_layers(void *ctx, const char *stage, uint64_t done, uint64_t total) {
+    const struct request *r = ctx;
+    (void)stage;
+    (void)done;
+    (void)total;
+    return r->progress->fn(r->progress->ctx, "tokens", r->n_done, r->n);
+}
+
+/* Logits of rows [0, n) of a batch whose first token is number i0 of the request. */
+static caisson_status all_rows(struct request *r, uint32_t i0, uint32_t n, caisson_error *err) {
+    csn_session *s = r->s;
+    for (uint32_t t = 0; t < n; t += LOGIT_ROWS) {
+        uint32_t rows = n - t < LOGIT_ROWS ? n - t : LOGIT_ROWS;
+        float *out =
+            r->on_row != NULL ? s->logits : s->logits + (uint64_t)(i0 + t) * s->plan->vocab;
+        csn_forward_logits(&s->forward, t, rows, out);
+        for (uint32_t i = 0; r->on_row != NULL && i < rows; i++) {
+            CSN_TRY(r->on_row(r->ctx, i0 + t + i, out + (uint64_t)i * s->plan->vocab, err));
+        }
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status run(void *ctx, caisson_error *err) {
+    struct request *r = ctx;
+    csn_session *s = r->s;
+    csn_progress layers = {between_layers, r};
+    bool watched = r->progress != NULL && r->progress->fn != NULL;
+    /* longrope: all tokens of one call use the table of its last position */
+    bool use_long = s->plan->rope_original != 0 && s->n_past + r->n > s->plan->rope_original;
+    while (r->n_done < r->n) {
+        uint32_t n = r->n - r->n_done < s->n_ubatch ? r->n - r->n_done : s->n_ubatch;
+        bool is_last = r->n_done + n == r->n;
+        uint64_t row0 = r->want_all ? 0 : is_last ? n - 1 : n;
+        CSN_TRY(csn_forward_run(&s->forward, &s->kv, r->ids + r->n_done, s->n_past + r->n_done, n,
+                                row0, use_long, watched ? &layers : NULL, err));
+        if (r->want_all) {
+            CSN_TRY(all_rows(r, r->n_done, n, err));
+        } else if (is_last) {
+            csn_forward_logits(&s->forward, n - 1, 1, s->logits);
+        }
+        r->n_done += n;
+    }
+    return csn_progress_tell(r->progress, "tokens", r->n, r->n, err);
+}
+
+caisson_status csn_session_eval(csn_session *s, const int32_t *ids, uint32_t n, bool want_all,
+                                csn_row_fn on_row, void *ctx, const csn_progress *progress,
+                                caisson_error *err) {
+    CSN_TRY(check(s, ids, n, err));
+    uint64_t rows = !want_all ? 1 : on_row == NULL ? n : n < LOGIT_ROWS ? n : LOGIT_ROWS;
+    CSN_TRY(reserve_rows(s, rows, err));
+    struct request r = {.s = s,
+                        .ids = ids,
+                        .n = n,
+                        .want_all = want_all,
+                        .on_row = on_row,
+                        .ctx = ctx,
+                        .progress = progress};
+    s->n_rows = 0;
+    CSN_TRY(csn_store_guarded(csn_model_store(s->model), run, &r, err));
+    s->n_past += n;
+    s->n_rows = want_all && on_row != NULL ? 0 : rows;
+    return CAISSON_OK;
+}
+
+const float *csn_session_logits(const csn_session *s, uint32_t i) {
+    return i < s->n_rows ? s->logits + (uint64_t)i * s->plan->vocab : NULL;
+}

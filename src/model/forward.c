@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The forward pass shared by all families (facts 15.2): differences are data in the plan. */
+#include "model/forward.h"
+
+#include "base/size.h"
+
+static bool add_floats(uint64_t *total, uint64_t n, uint64_t width, uint64_t *ret_offset) {
+    uint64_t floats;
+    *ret_offset = *total;
+    return csn_mul(n, width, &floats) && csn_align_up(floats, 16, &floats) &&
+           csn_add(*total, floats, total);
+}
+
+static uint64_t widest_input(const csn_plan *p) {
+    uint64_t w = p->hidden;
+    w = p->max_q > w ? p->max_q : w;
+    return p->max_ffn > w ? p->max_ffn : w;
+}
+
+static bool has_column_factors(const csn_plan *p) {
+    bool any = p->head.scale_x != NULL;
+    for (uint32_t i = 0; i < p->n_layers; i++) {
+        const csn_layer *l = &p->layers[i];
+        const csn_weight *w[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+        for (size_t j = 0; j < sizeof(w) / sizeof(w[0]); j++) {
+            any = any || w[j]->scale_x != NULL;
+        }
+    }
+    return any;
+}
+
+caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_compute compute,
+                                uint64_t max_n, csn_forward *ret, caisson_error *err) {
+    csn_forward f = {.plan = plan, .max_n = max_n};
+    f.ops = (csn_ops){.pool = pool,
+                      .compute = compute,
+                      .vec = csn_vec_get(),
+                      .quantise = csn_kernel_quantise_x8()};
+    uint64_t cols = widest_input(plan);
+    uint64_t half = (uint64_t)plan->layers[0].head_dim / 2;
+    bool int8 = compute == CSN_COMPUTE_INT8;
+    bool scaled = int8 && has_column_factors(plan);
+    uint64_t total = 0;
+    uint64_t at[14];
+    uint64_t x8_bytes = 0;
+    bool fits =
+        add_floats(&total, max_n, plan->hidden, &at[0]) &&
+        add_floats(&total, max_n, plan->hidden, &at[1]) &&
+        add_floats(&total, max_n, plan->max_q, &at[2]) &&
+        add_floats(&total, max_n, plan->max_q, &at[3]) &&
+        add_floats(&total, max_n, plan->max_kv, &at[4]) &&
+        add_floats(&total, max_n, plan->max_kv, &at[5]) &&
+        add_floats(&total, max_n, plan->max_ffn, &at[6]) &&
+        add_floats(&total, max_n, plan->max_ffn, &at[7]) &&
+        add_floats(&total, max_n * plan->n_ropes, half, &at[8]) &&
+        add_floats(&total, max_n * plan->n_ropes, half, &at[9]) &&
+        add_floats(&total, csn_attention_scratch(plan, csn_pool_n_threads(pool)), 1, &at[10]) &&
+        add_floats(&total, scaled ? max_n : 0, cols, &at[11]) &&
+        csn_x8_nbytes(max_n, cols, &x8_bytes) && csn_align_up(x8_bytes, 64, &x8_bytes);
+    uint64_t n_x8 = !int8 ? 0 : scaled ? CSN_MAX_LINEAR : 1;
+    uint64_t bytes = 0;
+    size_t size;
+    if (!fits || !csn_mul(total, sizeof(float), &bytes) ||
+        !csn_add(bytes, n_x8 * x8_bytes, &bytes) || !csn_to_size(bytes, &size)) {
+        return csn_fail_nomem(err, UINT64_MAX);
+    }
+    CSN_TRY(csn_alloc_aligned(size, (void **)&f.memory, err));
+    f.h = f.memory + at[0];
+    f.x = f.memory + at[1];
+    f.q = f.memory + at[2];
+    f.att = f.memory + at[3];
+    f.k = f.memory + at[4];
+    f.v = f.memory + at[5];
+    f.gate = f.memory + at[6];
+    f.up = f.memory + at[7];
+    f.cos = f.memory + at[8];
+    f.sin = f.memory + at[9];
+    f.scratch = f.memory + at[10];
+    f.ops.scaled = f.memory + at[11];
+    uint8_t *x8 = (uint8_t *)(f.memory + total);
+    for (uint64_t i = 0; i < n_x8; i++) {
+        f.ops.x8[i] = x8 + i * x8_bytes;
+    }
+    *ret = f;
+    return CAISSON_OK;
+}
+
+void csn_forward_done(csn_forward *f) {
+    csn_free_aligned(f->memory);
+    *f = (csn_forward){0};
+}
+
+struct embed {
+    const csn_plan *plan;
+    const int32_t *ids;
+    float *h;
+};
+
+static void embed_span(void *ctx, uint64_t t0, uint64_t t1) {
+    const struct embed *e = ctx;
+    uint64_t dim = e->plan->hidden;
+    for (uint64_t t = t0; t < t1; t++) {
+        float *h = e->h + t * dim;
+        e->plan->embed.dtype->decode(&e->plan->embed, (uint64_t)e->ids[t] * dim, dim, h);
+        for (uint64_t i = 0; e->plan->embed_multiplier != 1.0f && i < dim; i++) {
+            h[i] *= e->plan->embed_multiplier;
+        }
+    }
+}
+
+struct residual {
+    const csn_vec *vec;
+    float *h;
+    const float *y;
+    uint64_t dim;
+};
+
+static void add_rows(void *ctx, uint64_t n, uint64_t r0, uint64_t r1) {
+    const struct residual *r = ctx;
+    for (uint64_t t = 0; t < n; t++) {
+        r->vec->add(r->h + t * r->dim + r0, r->y + t * r->dim + r0, r1 - r0);
+    }
+}
+
+/* h += W in, with a norm between the product and the sum where the layer has one. */
+static void project(csn_forward *f, const csn_weight *w, const float *in, uint64_t in_stride,
+                    const float *norm, float *h, uint64_t n) {
+    uint64_t dim = f->plan->hidden;
+    csn_linear item = {w, f->x, dim};
+    if (norm == NULL) {
+        struct residual r = {f->ops.vec, h, f->x, dim};
+        csn_ops_linear(&f->ops, &item, 1, in, in_stride, n, add_rows, &r);
+        return;
+    }
+    csn_ops_linear(&f->ops, &item, 1, in, in_stride, n, NULL, NULL);
+    csn_block_norm(&f->ops, f->x, dim, norm, f->plan->norm_eps, f->x, dim, n, dim);
+    csn_block_add(&f->ops, h, f->x, n, dim);
+}
+
+struct gated {
+    const csn_vec *vec;
+    int act;
+    float *gate;
+    const float *up;
+    uint64_t dim;
+};
+
+static void act_rows(void *ctx, uint64_t n, uint64_t r0, uint64_t r1) {
+    const struct gated *g = ctx;
+    for (uint64_t t = 0; t < n; t++) {
+        g->vec->act_mul(g->act, g->gate + t * g->dim + r0, g->up + t * g->dim + r0, r1 - r0);
+    }
+}
+
+static void ffn(csn_forward *f, const csn_layer *l, float *h, uint64_t n) {
+    uint64_t dim = f->plan->hidden;
+    csn_block_norm(&f->ops, h, dim, l->pre_ffn_norm, f->plan->norm_eps, f->x, dim, n, dim);
+    csn_linear items[2] = {{&l->gate, f->gate, l->ffn}, {&l->up, f->up, l->ffn}};
+    struct gated g = {f->ops.vec, f->plan->act, f->gate, f->up, l->ffn};
+    csn_ops_linear(&f->ops, items, 2, f->x, dim, n, act_rows, &g);
+    project(f, &l->down, f->gate, l->ffn, l->post_ffn_norm, h, n);
+}
+
+static void layer(csn_forward *f, csn_kv *kv, uint32_t i, uint32_t pos0, uint64_t n,
+                  uint64_t row0) {
+    const csn_plan *p = f->plan;
+    const csn_layer *l = &p->layers[i];
+    uint64_t dim = p->hidden;
+    uint64_t q_dim = l->q.m.rows;
+    uint64_t kv_dim = l->k.m.rows;
+    uint64_t table = (uint64_t)l->i_rope * f->max_n * (l->head_dim / 2);
+    csn_block_norm(&f->ops, f->h, dim, l->input_norm, p->norm_eps, f->x, dim, n, dim);
+    csn_linear items[3] = {{&l->q, f->q, q_dim}, {&l->k, f->k, kv_dim}, {&l->v, f->v, kv_dim}};
+    csn_ops_linear(&f->ops, items, 3, f->x, dim, n, NULL, NULL);
+    csn_block_heads(&f->ops, p, l, kv, i, pos0, n, f->q, f->k, f->v, f->cos + table,
+                    f->sin + table);
+    csn_block_attention(&f->ops, p, l, kv, i, pos0, row0, n, f->q, f->att, f->scratch);
+    float *h = f->h + row0 * dim;
+    project(f, &l->o, f->att + row0 * q_dim, q_dim, l->post_attn_norm, h, n - row0);
+    ffn(f, l, h, n - row0);
+}
+
+caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, uint32_t pos0,
+                               uint64_t n, uint64_t row0, bool use_long,
+                               const csn_progress *progress, caisson_error *err) {
+    const csn_plan *p = f->plan;
+    struct embed e = {p, ids, f->h};
+    csn_ops_each(&f->ops, n, embed_span, &e);
+    for (uint32_t i = 0; i < p->n_ropes; i++) {
+        uint64_t table = (uint64_t)i * f->max_n * (p->layers[0].head_dim / 2);
+        csn_rope_tables(&p->ropes[i], use_long, pos0, (uint32_t)n, f->cos + table, f->sin + table);
+    }
+    for (uint32_t i = 0; i < p->n_layers; i++) {
+        CSN_TRY(csn_progress_tell(progress, "layers", i, p->n_layers, err));
+        /* only keys and values of rows before row0 are needed from the last layer */
+        layer(f, kv, i, pos0, n, i + 1 < p->n_layers ? 0 : row0);
+    }
+    return CAISSON_OK;
+}
+
+struct finish {
+    const csn_forward *f;
+    float *logits;
+};
+
+/* Multiplier and soft-cap of the rows [r0, r1) of the head that exist in the vocabulary. */
+static void finish_rows(void *ctx, uint64_t n, uint64_t r0, uint64_t r1) {
+    const struct finish *a = ctx;
+    const csn_plan *p = a->f->plan;
+    for (uint64_t t = 0; t < n; t++) {
+        float *row = a->logits + t * p->vocab + r0;
+        for (uint64_t i = 0; p->logit_multiplier != 1.0f && i < r1 - r0; i++) {
+            row[i] *= p->logit_multiplier;
+        }
+        if (p->final_softcap > 0.0f) {
+            a->f->ops.vec->softcap(row, r1 - r0, p->final_softcap);
+        }
+    }
+}
+
+void csn_forward_logits(csn_forward *f, uint64_t row0, uint64_t rows, float *logits) {
+    const csn_plan *p = f->plan;
+    uint64_t dim = p->hidden;
+    csn_block_norm(&f->ops, f->h + row0 * dim, dim, p->final_norm, p->norm_eps, f->x, dim, rows,
+                   dim);
+    struct finish a = {f, logits};
+    csn_linear item = {&p->head, logits, p->vocab};
+    csn_ops_linear(&f->ops, &item, 1, f->x, dim, rows, finish_rows, &a);
+    for (uint64_t t = 0; t < rows && p->head.rows < p->vocab; t++) {
+        memset(logits + t * p->vocab + p->head.rows, 0, (p->vocab - p->head.rows) * sizeof(float));
+    }
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One forward pass: token ids at consecutive positions in, hidden states and logits out. */
+#ifndef CSN_MODEL_FORWARD_H
+#define CSN_MODEL_FORWARD_H
+
+#include "base/progress.h"
+#include "model/blocks/blocks.h"
+
+/* The memory of a forward pass for up to max_n tokens; belongs to one session. */
+typedef struct csn_forward {
+    const csn_plan *plan;
+    csn_ops ops;
+    uint64_t max_n;
+    float *memory;    /* everything below */
+    float *h;         /* [max_n][hidden] residual stream */
+    float *x;         /* [max_n][hidden] normalised */
+    float *q, *att;   /* [max_n][max_q] */
+    float *k, *v;     /* [max_n][max_kv] */
+    float *gate, *up; /* [max_n][max_ffn] */
+    float *cos, *sin; /* [n_ropes][max_n][head_dim / 2] */
+    float *scratch;
+} csn_forward;
+
+caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_compute compute,
+                                uint64_t max_n, csn_forward *ret, caisson_error *err);
+void csn_forward_done(csn_forward *f); /* of a zeroed one too */
+
+/* Runs n <= max_n checked ids at positions pos0 .. pos0 + n, filling kv. Hidden states of rows
+ * [row0, n) are left in f->h at their row; others are unspecified. `use_long`: longrope's second
+ * table. `progress` is asked between layers (CAISSON_E_CANCELLED). */
+caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, uint32_t pos0,
+                               uint64_t n, uint64_t row0, bool use_long,
+                               const csn_progress *progress, caisson_error *err);
+
+/* logits [rows][vocab] of hidden states [row0, row0 + rows) of the last run. */
+void csn_forward_logits(csn_forward *f, uint64_t row0, uint64_t rows, float *logits);
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/model.h"
+
+struct csn_model {
+    csn_store *store;
+    csn_plan plan;
+    csn_arena arena; /* the plan's arrays */
+};
+
+caisson_status csn_model_new(csn_store *store, csn_model **ret, caisson_error *err) {
+    csn_model *m;
+    CSN_TRY(CSN_NEW(1, &m, err));
+    caisson_status s = csn_plan_make(store, &m->arena, &m->plan, err);
+    if (s != CAISSON_OK) {
+        csn_arena_done(&m->arena);
+        csn_free(m);
+        return s;
+    }
+    m->store = store;
+    *ret = m;
+    return CAISSON_OK;
+}
+
+void csn_model_free(csn_model *m) {
+    if (m == NULL) {
+        return;
+    }
+    csn_store_free(m->store);
+    csn_arena_done(&m->arena);
+    csn_free(m);
+}
+
+const csn_arch *csn_model_arch(const csn_model *m) {
+    return &csn_store_cmf(m->store)->arch;
+}
+
+csn_store *csn_model_store(const csn_model *m) {
+    return m->store;
+}
+
+const csn_plan *csn_model_plan(const csn_model *m) {
+    return &m->plan;
+}
+
+uint64_t csn_model_bytes_per_token(const csn_model *m) {
+    return m->plan.bytes_per_token;
+}
+
+static void block(csn_jw *w, const char *name, const char *why) {
+    csn_jw_object(w);
+    csn_jw_key(w, CSN_STR("block"));
+    csn_jw_str(w, csn_str_from(name));
+    csn_jw_key(w, CSN_STR("why"));
+    csn_jw_str(w, csn_str_from(why));
+    csn_jw_object_end(w);
+}
+
+static void number(csn_jw *w, csn_str key, uint64_t v) {
+    csn_jw_key(w, key);
+    csn_jw_u64(w, v);
+}
+
+static void describe_attention(const csn_model *m, uint32_t i, csn_jw *w) {
+    const csn_arch *a = csn_model_arch(m);
+    const csn_layer *l = &m->plan.layers[i];
+    const csn_rope *r = &m->plan.ropes[l->i_rope];
+    if (l->window == 0) {
+        block(w, "attention, all keys",
+              i < a->n_layer_types && a->layer_types[i] == CSN_LAYER_FULL_ATTENTION
+                  ? "arch.layer_types says FullAttention"
+                  : "arch names no window for this layer");
+    } else if (i < a->n_layer_types && a->layer_types[i] == CSN_LAYER_SLIDING_ATTENTION) {
+        block(w, "attention, sliding window", "arch.layer_types says SlidingAttention");
+    } else if (a->sliding_window_pattern != 0) {
+        block(w, "attention, sliding window",
+              "(layer + 1) is not a multiple of arch.sliding_window_pattern");
+    } else {
+        block(w, "attention, sliding window", "arch says that every layer is local");
+    }
+    if (l->q.bias != NULL) {
+        block(w, "biases on q, k, v", "self_attn.{q,k,v}_proj.bias are there");
+    }
+    if (l->q_norm != NULL || l->k_norm != NULL) {
+        block(w, "norm of query and key heads", "self_attn.{q,k}_norm.weight are there");
+    }
+    if (m->plan.v_norm) {
+        block(w, "norm of value heads", "arch.attn_v_norm");
+    }
+    block(w, r->is_local ? "rope, local base" : "rope",
+          r->is_local ? "local layer and arch.rope_local_base_freq" : "arch.rope_theta");
+    if (!r->is_local && a->n_rope_freq_factors != 0) {
+        block(w, "rope frequency factors", "arch.rope_freq_factors");
+    }
+    if (!r->is_local && a->yarn.present) {
+        block(w, "YaRN", "arch.yarn");
+    }
+    if (!r->is_local && a->longrope.present) {
+        block(w, "longrope", "arch has caisson.longrope");
+    }
+    if (m->plan.attn_softcap > 0.0f) {
+        block(w, "soft-cap of scores", "arch.attn_logit_softcapping");
+    }
+    if (l->post_attn_norm != NULL) {
+        block(w, "norm of the attention's output", "pre_feedforward_layernorm.weight is there");
+    }
+}
+
+void csn_model_describe_layer(const csn_model *m, uint32_t i_layer, csn_jw *w) {
+    const csn_layer *l = &m->plan.layers[i_layer];
+    number(w, CSN_STR("layer"), i_layer);
+    number(w, CSN_STR("heads"), l->n_heads);
+    number(w, CSN_STR("kv_heads"), l->n_kv_heads);
+    number(w, CSN_STR("head_dim"), l->head_dim);
+    number(w, CSN_STR("rotary_dim"), m->plan.ropes[l->i_rope].rotary_dim);
+    number(w, CSN_STR("window"), l->window);
+    number(w, CSN_STR("ffn"), l->ffn);
+    csn_jw_key(w, CSN_STR("blocks"));
+    csn_jw_array(w);
+    block(w, "norm", "input_layernorm.weight is there");
+    describe_attention(m, i_layer, w);
+    block(w, "norm",
+          l->post_attn_norm != NULL ? "pre_feedforward_layernorm.weight is there"
+                                    : "post_attention_layernorm.weight, no sandwich");
+    block(w, m->plan.act == CSN_VEC_SILU ? "gated FFN, silu" : "gated FFN, gelu_tanh",
+          "mlp.gate_proj.weight is there and no router; arch.hidden_act");
+    if (l->post_ffn_norm != NULL) {
+        block(w, "norm of the FFN's output", "post_feedforward_layernorm.weight is there");
+    }
+    csn_jw_array_end(w);
+}

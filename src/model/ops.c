@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/ops.h"
+
+enum {
+    ROW_GRAIN = 16,   /* rows that one thread owns: a cache line of f32 results */
+    VECTOR_GRAIN = 16 /* vectors of one share of csn_ops_each: a tile of keys */
+};
+
+struct each {
+    csn_span_fn fn;
+    void *ctx;
+    uint64_t n;
+};
+
+static void run_each(void *ctx, unsigned i, unsigned k) {
+    const struct each *e = ctx;
+    uint64_t t0;
+    uint64_t t1;
+    csn_share(e->n, VECTOR_GRAIN, i, k, &t0, &t1);
+    if (t0 < t1) {
+        e->fn(e->ctx, t0, t1);
+    }
+}
+
+void csn_ops_each(csn_ops *ops, uint64_t n, csn_span_fn fn, void *ctx) {
+    if (n <= VECTOR_GRAIN) {
+        if (n > 0) {
+            fn(ctx, 0, n);
+        }
+        return;
+    }
+    csn_pool_run(ops->pool, run_each, &(struct each){fn, ctx, n});
+}
+
+struct linear {
+    csn_ops *ops;
+    const csn_linear *items;
+    unsigned n_items;
+    const float *x;
+    uint64_t x_stride, n;
+    csn_after_fn after;
+    void *ctx;
+    csn_x8 x8[CSN_MAX_LINEAR];
+    int i_x8[CSN_MAX_LINEAR]; /* which x8 a product reads; -1: f32 activations */
+    unsigned n_x8;
+};
+
+struct prepare {
+    const struct linear *l;
+    unsigned i_x8;
+    const csn_weight *w; /* whose column factors to apply, or NULL */
+};
+
+static void prepare_span(void *ctx, uint64_t t0, uint64_t t1) {
+    const struct prepare *p = ctx;
+    const struct linear *l = p->l;
+    const csn_x8 *x8 = &l->x8[p->i_x8];
+    if (p->w == NULL) {
+        l->ops->quantise(l->x, l->x_stride, x8, t0, t1);
+        return;
+    }
+    uint64_t cols = p->w->m.cols;
+    float *scaled = l->ops->scaled;
+    p->w->scale_x(&p->w->m, l->x + t0 * l->x_stride, l->x_stride, t1 - t0, scaled + t0 * cols);
+    l->ops->quantise(scaled, cols, x8, t0, t1);
+}
+
+/* Quantises the input as often as the products need: once for all without column factors. */
+static void prepare(struct linear *l) {
+    int shared = -1;
+    for (unsigned i = 0; i < l->n_items; i++) {
+        const csn_weight *w = l->items[i].w;
+        if (l->ops->compute != CSN_COMPUTE_INT8 || w->i8 == NULL) {
+            l->i_x8[i] = -1;
+            continue;
+        }
+        if (w->scale_x == NULL && shared >= 0) {
+            l->i_x8[i] = shared;
+            continue;
+        }
+        unsigned k = l->n_x8++;
+        l->x8[k] = csn_x8_make(l->ops->x8[k], l->n, w->m.cols);
+        l->i_x8[i] = (int)k;
+        if (w->scale_x == NULL) {
+            shared = (int)k;
+        }
+        struct prepare p = {l, k, w->scale_x != NULL ? w : NULL};
+        csn_ops_each(l->ops, l->n, prepare_span, &p);
+    }
+}
+
+static void run_linear(void *ctx, unsigned i_thread, unsigned n_threads) {
+    const struct linear *l = ctx;
+    uint64_t r0 = 0;
+    uint64_t r1 = 0;
+    for (unsigned i = 0; i < l->n_items; i++) {
+        const csn_linear *item = &l->items[i];
+        const csn_weight *w = item->w;
+        csn_share(w->rows, ROW_GRAIN, i_thread, n_threads, &r0, &r1);
+        if (r0 == r1) {
+            continue;
+        }
+        if (l->i_x8[i] >= 0) {
+            w->i8(&w->m, &l->x8[l->i_x8[i]], l->n, item->y, item->y_stride, r0, r1);
+        } else {
+            w->f32(&w->m, l->x, l->x_stride, l->n, item->y, item->y_stride, r0, r1);
+        }
+        for (uint64_t t = 0; w->bias != NULL && t < l->n; t++) {
+            l->ops->vec->add(item->y + t * item->y_stride + r0, w->bias + r0, r1 - r0);
+        }
+    }
+    if (l->after != NULL && r0 < r1) {
+        l->after(l->ctx, l->n, r0, r1);
+    }
+}
+
+void csn_ops_linear(csn_ops *ops, const csn_linear *items, unsigned n_items, const float *x,
+                    uint64_t x_stride, uint64_t n, csn_after_fn after, void *ctx) {
+    struct linear l = {.ops = ops,
+                       .items = items,
+                       .n_items = n_items,
+                       .x = x,
+                       .x_stride = x_stride,
+                       .n = n,
+                       .after = after,
+                       .ctx = ctx};
+    if (n == 0) {
+        return;
+    }
+    prepare(&l);
+    csn_pool_run(ops->pool, run_linear, &l);
+}

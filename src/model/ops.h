@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products over kernels and threads. Rows of the result are split over the pool; what an
+ * input needs before its product (quantised activations in int8 mode) is made once and shared. */
+#ifndef CSN_MODEL_OPS_H
+#define CSN_MODEL_OPS_H
+
+#include "model/plan.h"
+
+typedef enum csn_compute { CSN_COMPUTE_F32, CSN_COMPUTE_INT8 } csn_compute;
+
+enum { CSN_MAX_LINEAR = 3 }; /* products of one input: q, k, v */
+
+typedef struct csn_ops {
+    csn_pool *pool;
+    csn_compute compute;
+    const csn_vec *vec;
+    csn_quantise_x8_fn quantise;
+    void *x8[CSN_MAX_LINEAR]; /* csn_x8_nbytes(max_n, max_cols) each; NULL in f32 mode */
+    float *scaled;            /* [max_n][max_cols], for dtypes with column factors */
+} csn_ops;
+
+typedef struct csn_linear { /* y = W x + bias */
+    const csn_weight *w;
+    float *y;
+    uint64_t y_stride;
+} csn_linear;
+
+/* All products of one input x (vector t at x + t * x_stride). `after`, when not NULL, runs on each
+ * thread once its rows [r0, r1) of all products are written (they must then have equal rows). */
+typedef void (*csn_after_fn)(void *ctx, uint64_t n, uint64_t r0, uint64_t r1);
+void csn_ops_linear(csn_ops *ops, const csn_linear *items, unsigned n_items, const float *x,
+                    uint64_t x_stride, uint64_t n, csn_after_fn after, void *ctx);
+
+/* fn over shares [t0, t1) of n vectors; on the caller alone when n is small. */
+typedef void (*csn_span_fn)(void *ctx, uint64_t t0, uint64_t t1);
+void csn_ops_each(csn_ops *ops, uint64_t n, csn_span_fn fn, void *ctx);
+
+#endif

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From arch and the directory to a plan. Three kinds of refusal, each by name: a tensor that is
+ * missing, a shape that contradicts arch or a sibling, and an arch feature or a tensor that this
+ * engine does not execute - nothing that would change the result is passed over in silence. */
+#include "model/plan.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/size.h"
+#include "model/blocks/blocks.h"
+
+struct maker {
+    csn_store *store;
+    const csn_arch *arch;
+    const csn_directory *dir;
+    csn_arena *arena;
+    csn_plan *plan;
+    bool *used; /* [dir->n] tensors that the plan executes */
+    char name[160];
+};
+
+static csn_str tensor_name(struct maker *m, uint32_t i_layer, const char *suffix) {
+    int n = snprintf(m->name, sizeof(m->name), "model.layers.%u.%s", i_layer, suffix);
+    return csn_str_make(m->name, n > 0 ? (size_t)n : 0);
+}
+
+static bool has(const struct maker *m, csn_str name) {
+    return csn_directory_find(m->dir, name) != NULL;
+}
+
+static caisson_status get(struct maker *m, csn_str name, csn_matrix *ret, caisson_error *err) {
+    const csn_tensor *t = csn_directory_find(m->dir, name);
+    if (t == NULL) {
+        return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory", .tensor = name,
+                        .what = "the model needs a tensor that is not in the file");
+    }
+    if (t->dtype->decode == NULL) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = name,
+                        .what = "this build cannot run tensors of this dtype",
+                        .got = csn_str_from(t->dtype->name));
+    }
+    m->used[t - m->dir->tensors] = true;
+    return csn_store_matrix(m->store, name, ret, err);
+}
+
+/* A matrix [rows][cols]; rows 0 = any number above 0. */
+static caisson_status get_weight(struct maker *m, csn_str name, uint64_t rows, uint64_t cols,
+                                 csn_weight *ret, caisson_error *err) {
+    csn_matrix mat;
+    CSN_TRY(get(m, name, &mat, err));
+    if (mat.cols != cols) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .section = "directory", .tensor = name,
+                        .what = "columns differ from what the model's description needs",
+                        CSN_VALUES(cols, mat.cols));
+    }
+    if (rows != 0 ? mat.rows != rows : mat.rows == 0 || mat.rows > INT32_MAX) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .section = "directory", .tensor = name,
+                        .what = "rows differ from what the model's description needs",
+                        CSN_VALUES(rows, mat.rows));
+    }
+    *ret = (csn_weight){.m = mat,
+                        .rows = mat.rows,
+                        .f32 = csn_kernel_matmul_f32(&mat),
+                        .i8 = csn_kernel_matmul_i8(&mat),
+                        .scale_x = csn_kernel_scale_x(&mat)};
+    m->plan->bytes_per_token += mat.nbytes;
+    return CAISSON_OK;
+}
+
+/* n values as f32, plus `add`. */
+static caisson_status get_vector(struct maker *m, csn_str name, uint64_t n, float add,
+                                 const float **ret, caisson_error *err) {
+    csn_matrix mat;
+    CSN_TRY(get(m, name, &mat, err));
+    uint64_t have;
+    if (!csn_mul(mat.rows, mat.cols, &have) || have != n) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .section = "directory", .tensor = name,
+                        .what = "elements differ from what the model's description needs",
+                        CSN_VALUES(n, mat.rows * mat.cols));
+    }
+    float *v;
+    CSN_TRY(CSN_ARENA_NEW(m->arena, (size_t)n, &v, err));
+    mat.dtype->decode(&mat, 0, n, v);
+    for (uint64_t i = 0; add != 0.0f && i < n; i++) {
+        v[i] += add;
+    }
+    m->plan->bytes_per_token += mat.nbytes;
+    *ret = v;
+    return CAISSON_OK;
+}
+
+static caisson_status get_norm(struct maker *m, csn_str name, uint64_t n, const float **ret,
+                               caisson_error *err) {
+    return get_vector(m, name, n, m->arch->norm_style == CSN_NORM_GEMMA ? 1.0f : 0.0f, ret, err);
+}
+
+static caisson_status refuse(caisson_error *err, const char *key, const char *what) {
+    return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "header", .tensor = csn_str_from(key),
+                    .what = what);
+}
+
+/* Features of arch that this engine does not execute. */
+static caisson_status check_arch(const csn_arch *a, caisson_error *err) {
+    for (uint32_t i = 0; i < a->n_layer_types && i < a->n_layers; i++) {
+        if (a->layer_types[i] != CSN_LAYER_FULL_ATTENTION &&
+            a->layer_types[i] != CSN_LAYER_SLIDING_ATTENTION) {
+            return refuse(err, "layer_types", "this build runs attention layers only");
+        }
+    }
+    if (a->moe.present) {
+        return refuse(err, "moe", "this build does not run mixtures of experts");
+    }
+    if (a->mla.present) {
+        return refuse(err, "mla", "this build does not run latent attention");
+    }
+    if (a->has_g3n) {
+        return refuse(err, "g3n", "this build does not run this stack");
+    }
+    if (a->num_loops > 1) {
+        return refuse(err, "num_loops", "this build does not run looped models");
+    }
+    if (a->head_clusters != 0) {
+        return refuse(err, "head_clusters", "this build does not run clustered heads");
+    }
+    if (a->global_head_dim != 0 || a->n_global_kv_heads != 0 ||
+        a->global_partial_rotary_factor != 0.0f) {
+        return refuse(err, "global_head_dim",
+                      "this build does not run global layers of another geometry");
+    }
+    if (a->hidden_act != CSN_ACT_SILU && a->hidden_act != CSN_ACT_GELU_TANH) {
+        return refuse(err, "hidden_act", "this build runs silu and gelu_tanh only");
+    }
+    return CAISSON_OK;
+}
+
+/* The biases that are there. q, k and v: all three or none (facts 15.1). */
+static caisson_status add_bias(struct maker *m, uint32_t i, const char *suffix, csn_weight *w,
+                               caisson_error *err) {
+    csn_str name = tensor_name(m, i, suffix);
+    if (!has(m, name)) {
+        return CAISSON_OK;
+    }
+    return get_vector(m, name, w->m.rows, 0.0f, &w->bias, err);
+}
+
+static caisson_status add_biases(struct maker *m, uint32_t i, csn_layer *l, caisson_error *err) {
+    CSN_TRY(add_bias(m, i, "self_attn.q_proj.bias", &l->q, err));
+    CSN_TRY(add_bias(m, i, "self_attn.k_proj.bias", &l->k, err));
+    CSN_TRY(add_bias(m, i, "self_attn.v_proj.bias", &l->v, err));
+    CSN_TRY(add_bias(m, i, "self_attn.o_proj.bias", &l->o, err));
+    CSN_TRY(add_bias(m, i, "mlp.gate_proj.bias", &l->gate, err));
+    CSN_TRY(add_bias(m, i, "mlp.up_proj.bias", &l->up, err));
+    CSN_TRY(add_bias(m, i, "mlp.down_proj.bias", &l->down, err));
+    bool all = l->q.bias != NULL && l->k.bias != NULL && l->v.bias != NULL;
+    if (!all && (l->q.bias != NULL || l->k.bias != NULL || l->v.bias != NULL)) {
+        const char *first = l->q.bias == NULL   ? "self_attn.q_proj.bias"
+                            : l->k.bias == NULL ? "self_attn.k_proj.bias"
+                                                : "self_attn.v_proj.bias";
+        return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory",
+                        .tensor = tensor_name(m, i, first),
+                        .what = "a layer has biases for some of q, k and v, but not for this one");
+    }
+    return CAISSON_OK;
+}
+
+/* Without a sandwich, post_attention_layernorm is the norm before the FFN; with one
+ * (pre_feedforward_layernorm is there) it applies to the attention's output. */
+static caisson_status plan_norms(struct maker *m, uint32_t i, csn_layer *l, caisson_error *err) {
+    uint64_t hidden = m->plan->hidden;
+    CSN_TRY(get_norm(m, tensor_name(m, i, "input_layernorm.weight"), hidden, &l->input_norm, err));
+    if (!has(m, tensor_name(m, i, "pre_feedforward_layernorm.weight"))) {
+        return get_norm(m, tensor_name(m, i, "post_attention_layernorm.weight"), hidden,
+                        &l->pre_ffn_norm, err);
+    }
+    CSN_TRY(get_norm(m, tensor_name(m, i, "pre_feedforward_layernorm.weight"), hidden,
+                     &l->pre_ffn_norm, err));
+    CSN_TRY(get_norm(m, tensor_name(m, i, "post_attention_layernorm.weight"), hidden,
+                     &l->post_attn_norm, err));
+    return get_norm(m, tensor_name(m, i, "post_feedforward_layernorm.weight"), hidden,
+                    &l->post_ffn_norm, err);
+}
+
+static caisson_status plan_attention(struct maker *m, uint32_t i, csn_layer *l,
+                                     caisson_error *err) {
+    const csn_arch *a = m->arch;
+    uint64_t hidden = m->plan->hidden;
+    l->n_heads =
+        a->attention_heads_per_layer != NULL ? a->attention_heads_per_layer[i] : a->n_heads;
+    l->n_kv_heads = a->n_kv_heads;
+    l->head_dim = a->head_dim;
+    uint64_t q_rows = (uint64_t)l->n_heads * l->head_dim;
+    uint64_t kv_rows = (uint64_t)l->n_kv_heads * l->head_dim;
+    if (q_rows > INT32_MAX / 4 || l->n_heads % l->n_kv_heads != 0) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .section = "header",
+                        .tensor = CSN_STR("attention_heads_per_layer"),
+                        .what = "query heads are not a multiple of key heads",
+                        CSN_VALUES(l->n_kv_heads, l->n_heads));
+    }
+    csn_str q_name = tensor_name(m, i, "self_attn.q_proj.weight");
+    const csn_tensor *q = csn_directory_find(m->dir, q_name);
+    if (q != NULL && q->shape.n_dims > 0 && q->shape.dim[0] == 2 * q_rows) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = q_name,
+                        .what = "this build does not run attention with an output gate",
+                        CSN_VALUES(q_rows, 2 * q_rows));
+    }
+    CSN_TRY(get_weight(m, q_name, q_rows, hidden, &l->q, err));
+    CSN_TRY(
+        get_weight(m, tensor_name(m, i, "self_attn.k_proj.weight"), kv_rows, hidden, &l->k, err));
+    CSN_TRY(
+        get_weight(m, tensor_name(m, i, "self_attn.v_proj.weight"), kv_rows, hidden, &l->v, err));
+    CSN_TRY(
+        get_weight(m, tensor_name(m, i, "self_attn.o_proj.weight"), hidden, q_rows, &l->o, err));
+    csn_str name = tensor_name(m, i, "self_attn.q_norm.weight");
+    if (has(m, name)) {
+        CSN_TRY(get_norm(m, name, l->head_dim, &l->q_norm, err));
+    }
+    name = tensor_name(m, i, "self_attn.k_norm.weight");
+    if (has(m, name)) {
+        CSN_TRY(get_norm(m, name, l->head_dim, &l->k_norm, err));
+    }
+    bool is_local = csn_arch_is_local(a, i);
+    l->window = is_local ? a->sliding_window : 0;
+    return csn_rope_plan(a, i, m->arena, m->plan, &l->i_rope, err);
+}
+
+static caisson_status plan_ffn(struct maker *m, uint32_t i, csn_layer *l, caisson_error *err) {
+    uint64_t hidden = m->plan->hidden;
+    CSN_TRY(get_weight(m, tensor_name(m, i, "mlp.gate_proj.weight"), 0, hidden, &l->gate, err));
+    l->ffn = (uint32_t)l->gate.m.rows;
+    CSN_TRY(get_weight(m, tensor_name(m, i, "mlp.up_proj.weight"), l->ffn, hidden, &l->up, err));
+    return get_weight(m, tensor_name(m, i, "mlp.down_proj.weight"), hidden, l->ffn, &l->down, err);
+}
+
+static caisson_status plan_ends(struct maker *m, caisson_error *err) {
+    const csn_arch *a = m->arch;
+    csn_plan *p = m->plan;
+    csn_str embed = CSN_STR("model.embed_tokens.weight");
+    csn_str head = CSN_STR("lm_head.weight");
+    CSN_TRY(get(m, embed, &p->embed, err));
+    if (p->embed.cols != p->hidden || p->embed.rows == 0) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .section = "directory", .tensor = embed,
+                        .what = "columns differ from hidden_size",
+                        CSN_VALUES(p->hidden, p->embed.cols));
+    }
+    p->bytes_per_token += p->embed.nbytes / p->embed.rows;
+    CSN_TRY(get_norm(m, CSN_STR("model.norm.weight"), p->hidden, &p->final_norm, err));
+    if (!has(m, head) && a->tie_word_embeddings) {
+        p->head_is_tied = true;
+        head = embed;
+    }
+    CSN_TRY(get_weight(m, head, 0, p->hidden, &p->head, err));
+    if (p->head.rows > p->vocab) {
+        p->head.rows = p->vocab;
+    }
+    csn_str bias = CSN_STR("lm_head.bias");
+    return has(m, bias) ? get_vector(m, bias, p->head.m.rows, 0.0f, &p->head.bias, err)
+                        : CAISSON_OK;
+}
+
+/* Tensors of the backbone that no block of the plan reads would change the result if they were
+ * run: refuse them. What lies outside the backbone (skills, multi-token prediction, vision) or
+ * repeats what is there (transposed copies, frequency buffers) is left alone. */
+static caisson_status check_unused(const struct maker *m, caisson_error *err) {
+    for (uint32_t i = 0; i < m->dir->n; i++) {
+        csn_str name = m->dir->tensors[i].name;
+        bool backbone = (csn_str_starts(name, CSN_STR("model.")) &&
+                         !csn_str_starts(name, CSN_STR("model.mtp."))) ||
+                        csn_str_starts(name, CSN_STR("lm_head."));
+        if (m->used[i] || !backbone || csn_str_ends(name, CSN_STR(".down_proj.t.weight")) ||
+            csn_str_ends(name, CSN_STR("rotary_emb.inv_freq"))) {
+            continue;
+        }
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = name,
+                        .what = "this build does not run the block that this tensor belongs to");
+    }
+    return CAISSON_OK;
+}
+
+static uint32_t widest(uint32_t a, uint64_t b) {
+    return b > a ? (uint32_t)b : a;
+}
+
+caisson_status csn_plan_make(csn_store *store, csn_arena *arena, csn_plan *ret,
+                             caisson_error *err) {
+    const csn_cmf *cmf = csn_store_cmf(store);
+    const csn_arch *a = &cmf->arch;
+    csn_plan plan = {.hidden = a->hidden_size,
+                     .vocab = a->vocab_size,
+                     .n_layers = a->n_layers,
+                     .norm_eps = (float)a->rms_norm_eps,
+                     .attn_softcap = (float)a->attn_logit_softcapping,
+                     .final_softcap = (float)a->final_logit_softcapping,
+                     .embed_multiplier = a->embed_multiplier,
+                     .logit_multiplier = a->logit_multiplier,
+                     .v_norm = a->attn_v_norm,
+                     .act = a->hidden_act == CSN_ACT_SILU ? CSN_VEC_SILU : CSN_VEC_GELU_TANH};
+    CSN_TRY(check_arch(a, err));
+    double per_head = a->query_pre_attn_scalar > 0 ? a->query_pre_attn_scalar : a->head_dim;
+    plan.attn_scale = (float)(1.0 / sqrt(per_head));
+    plan.rope_original = a->longrope.present ? a->longrope.original_max_position_embeddings : 0;
+
+    struct maker m = {.store = store, .arch = a, .dir = &cmf->dir, .arena = arena, .plan = &plan};
+    CSN_TRY(CSN_ARENA_NEW(arena, cmf->dir.n, &m.used, err));
+    CSN_TRY(plan_ends(&m, err));
+    /* every layer needs tensors, so a number of layers that the file cannot hold ends here */
+    if (a->n_layers > cmf->dir.n) {
+        return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory",
+                        .tensor = tensor_name(&m, a->n_layers - 1, "input_layernorm.weight"),
+                        .what = "more layers than tensors", CSN_VALUES(a->n_layers, cmf->dir.n));
+    }
+    CSN_TRY(CSN_ARENA_NEW(arena, a->n_layers, &plan.layers, err));
+    for (uint32_t i = 0; i < a->n_layers; i++) {
+        csn_layer *l = &plan.layers[i];
+        CSN_TRY(plan_norms(&m, i, l, err));
+        CSN_TRY(plan_attention(&m, i, l, err));
+        CSN_TRY(plan_ffn(&m, i, l, err));
+        CSN_TRY(add_biases(&m, i, l, err));
+        plan.max_q = widest(plan.max_q, l->q.m.rows);
+        plan.max_kv = widest(plan.max_kv, l->k.m.rows);
+        plan.max_ffn = widest(plan.max_ffn, l->ffn);
+    }
+    CSN_TRY(check_unused(&m, err));
+    *ret = plan;
+    return CAISSON_OK;
+}

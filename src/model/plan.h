@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a forward pass does, layer by layer: decided once, at open, from arch and the tensors that
+ * are there (facts 15.1), and checked so completely that the forward pass checks nothing. */
+#ifndef CSN_MODEL_PLAN_H
+#define CSN_MODEL_PLAN_H
+
+#include "kernels/kernels.h"
+#include "kernels/vec.h"
+#include "store/store.h"
+
+/* A matrix with the kernels that run it. */
+typedef struct csn_weight {
+    csn_matrix m;
+    uint64_t rows; /* of the result: m.rows, or fewer for a head wider than the vocabulary */
+    csn_matmul_f32_fn f32;
+    csn_matmul_i8_fn i8;    /* NULL: f32 activations in int8 mode too */
+    csn_scale_x_fn scale_x; /* NULL: no column factors */
+    const float *bias;      /* [rows] or NULL */
+} csn_weight;
+
+/* Frequencies of a rotary embedding; layers of one kind share one. */
+typedef struct csn_rope {
+    bool is_local; /* the table of sliding layers with a base of their own */
+    uint32_t rotary_dim;
+    const float *inv_freq;      /* [rotary_dim / 2] */
+    const float *inv_freq_long; /* longrope: used beyond the original context; else NULL */
+    float magnitude;            /* cos and sin are multiplied by it */
+} csn_rope;
+
+typedef struct csn_layer {
+    const float *input_norm;     /* [hidden]; of a gemma style norm these hold 1 + w */
+    const float *post_attn_norm; /* on the attention's output, before the residual; or NULL */
+    const float *pre_ffn_norm;
+    const float *post_ffn_norm;   /* on the FFN's output, before the residual; or NULL */
+    const float *q_norm, *k_norm; /* [head_dim] or NULL */
+    csn_weight q, k, v, o, gate, up, down;
+    uint32_t n_heads, n_kv_heads, head_dim;
+    uint32_t ffn;    /* gate.rows */
+    uint32_t window; /* 0 = sees all keys */
+    uint32_t i_rope;
+} csn_layer;
+
+enum { CSN_MAX_ROPES = 4 };
+
+typedef struct csn_plan {
+    csn_layer *layers; /* [n_layers] */
+    uint32_t n_layers, hidden, vocab;
+    csn_matrix embed;
+    csn_weight head;
+    bool head_is_tied;
+    const float *final_norm;
+    csn_rope ropes[CSN_MAX_ROPES];
+    uint32_t n_ropes;
+    uint32_t rope_original; /* longrope: original_max_position_embeddings */
+    float norm_eps, attn_scale, attn_softcap, final_softcap, embed_multiplier, logit_multiplier;
+    bool v_norm;
+    int act;                         /* CSN_VEC_SILU, CSN_VEC_GELU_TANH */
+    uint32_t max_q, max_kv, max_ffn; /* widest of all layers */
+    uint64_t bytes_per_token;
+} csn_plan;
+
+/* Fills *ret; arrays go to `arena`. */
+caisson_status csn_plan_make(csn_store *store, csn_arena *arena, csn_plan *ret, caisson_error *err);
+
+#endif
