@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fork-join pool. A region is announced by raising `generation`; workers that still spin see it at
- * once, parked ones are woken. The caller runs its own share, then waits for `n_busy` to reach 0 in
- * the same way: spin briefly, then park. Spinning is bounded by time, because a pool that only
- * spins dies when cores are oversubscribed. */
+/* Fork-join pool. A region is announced by raising `generation`; workers that still spin see
+ * it at once, parked ones are woken. The caller runs its own share, then waits for `n_busy` to
+ * reach 0 in the same way: spin for a moment, then offer the CPU to others between looks, then
+ * park. A pool that only spins dies when cores are oversubscribed (bench_forkjoin shows all three).
+ */
 #include "base/threads.h"
 
 #include <errno.h>
@@ -23,8 +24,9 @@
 #endif
 
 enum {
-    SPINS = 20000, /* about 0.2 to 0.7 ms of `pause`: longer than the serial part between two
-                      regions of one token, shorter than what a user notices of a busy core */
+    SPINS = 2000, /* looks with `pause`, 100 us on a Zen 3: longer than most serial parts of a
+                     token. Ten times as many made regions on a busy machine ten times as slow, and
+                     sched_yield between looks kept two threads on one CPU (bench_forkjoin) */
     MAX_THREADS = 1024
 };
 
@@ -38,6 +40,8 @@ struct csn_pool {
     unsigned n_threads;
     _Atomic unsigned generation; /* raised once a region; odd or even means nothing */
     _Atomic unsigned n_busy;     /* workers that have not finished this region */
+    _Atomic unsigned n_parked;   /* workers that sleep, or are about to */
+    _Atomic bool caller_parked;  /* the same for the caller */
     _Atomic bool stop;
     csn_pool_fn fn; /* written before generation is raised */
     void *ctx;
@@ -48,20 +52,31 @@ struct csn_pool {
     struct worker workers[];
 };
 
+/* Spins until *value differs from v, or equals it; false: not yet. */
+static bool spin(_Atomic unsigned *value, unsigned v, bool until_equal) {
+    for (int i = 0; i < SPINS; i++) {
+        if ((atomic_load_explicit(value, memory_order_acquire) == v) == until_equal) {
+            return true;
+        }
+        CPU_RELAX();
+    }
+    return false;
+}
+
 static void *work(void *arg) {
     struct worker *w = arg;
     csn_pool *p = w->pool;
     unsigned seen = 0;
     for (;;) {
-        for (int i = 0;
-             i < SPINS && atomic_load_explicit(&p->generation, memory_order_acquire) == seen; i++) {
-            CPU_RELAX();
-        }
-        if (atomic_load_explicit(&p->generation, memory_order_acquire) == seen) {
+        if (!spin(&p->generation, seen, false)) {
+            /* n_parked is raised before generation is looked at again, announce() does the two the
+             * other way round, both sequentially consistent: one of them sees the other. */
             pthread_mutex_lock(&p->mutex);
+            atomic_fetch_add(&p->n_parked, 1);
             while (atomic_load(&p->generation) == seen) {
                 pthread_cond_wait(&p->start, &p->mutex);
             }
+            atomic_fetch_sub(&p->n_parked, 1);
             pthread_mutex_unlock(&p->mutex);
         }
         seen++;
@@ -69,7 +84,7 @@ static void *work(void *arg) {
             return NULL;
         }
         p->fn(p->ctx, w->index, p->n_threads);
-        if (atomic_fetch_sub_explicit(&p->n_busy, 1, memory_order_acq_rel) == 1) {
+        if (atomic_fetch_sub(&p->n_busy, 1) == 1 && atomic_load(&p->caller_parked)) {
             pthread_mutex_lock(&p->mutex); /* the caller may be about to park */
             pthread_cond_signal(&p->done);
             pthread_mutex_unlock(&p->mutex);
@@ -78,10 +93,12 @@ static void *work(void *arg) {
 }
 
 static void announce(csn_pool *p) {
-    pthread_mutex_lock(&p->mutex);
-    atomic_fetch_add_explicit(&p->generation, 1, memory_order_release);
-    pthread_cond_broadcast(&p->start);
-    pthread_mutex_unlock(&p->mutex);
+    atomic_fetch_add(&p->generation, 1);
+    if (atomic_load(&p->n_parked) != 0) {
+        pthread_mutex_lock(&p->mutex);
+        pthread_cond_broadcast(&p->start);
+        pthread_mutex_unlock(&p->mutex);
+    }
 }
 
 caisson_status csn_pool_new(unsigned n_threads, csn_pool **ret, caisson_error *err) {
@@ -140,16 +157,15 @@ void csn_pool_run(csn_pool *p, csn_pool_fn fn, void *ctx) {
     atomic_store_explicit(&p->n_busy, p->n_threads - 1, memory_order_relaxed);
     announce(p);
     fn(ctx, 0, p->n_threads);
-    for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(&p->n_busy, memory_order_acquire) == 0) {
-            return;
-        }
-        CPU_RELAX();
+    if (spin(&p->n_busy, 0, true)) {
+        return;
     }
     pthread_mutex_lock(&p->mutex);
-    while (atomic_load_explicit(&p->n_busy, memory_order_acquire) != 0) {
+    atomic_store(&p->caller_parked, true);
+    while (atomic_load(&p->n_busy) != 0) {
         pthread_cond_wait(&p->done, &p->mutex);
     }
+    atomic_store(&p->caller_parked, false);
     pthread_mutex_unlock(&p->mutex);
 }
 

@@ -40,6 +40,27 @@ static void every_thread_runs_once_a_region(void **state) {
     }
 }
 
+/* Regions separated by pauses around the length of the spin, with more threads than CPUs: a wake-up
+ * that is lost shows as a test that never ends. */
+static void no_wake_up_is_missed(void **state) {
+    (void)state;
+    caisson_error err;
+    csn_pool *p;
+    ASSERT_OK(csn_pool_new(2 * csn_n_cpus() + 1, &p, &err), &err);
+    struct tally t = {0};
+    unsigned n = csn_pool_n_threads(p) < 8 ? csn_pool_n_threads(p) : 0;
+    for (unsigned r = 0; n != 0 && r < 600; r++) {
+        csn_pool_run(p, count, &t);
+        if (r % 3 == 0) {
+            usleep(r % 60 * 5);
+        }
+    }
+    for (unsigned i = 0; i < n; i++) {
+        assert_int_equal(t.calls[i], 600);
+    }
+    csn_pool_free(p);
+}
+
 static void no_pool_is_one_thread(void **state) {
     (void)state;
     struct tally t = {0};
@@ -80,6 +101,7 @@ static void shares_cover_everything_once(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_thread_runs_once_a_region),
+        cmocka_unit_test(no_wake_up_is_missed),
         cmocka_unit_test(no_pool_is_one_thread),
         cmocka_unit_test(absurd_thread_counts_are_refused),
         cmocka_unit_test(shares_cover_everything_once),
