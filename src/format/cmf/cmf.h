@@ -96,17 +96,21 @@ typedef struct csn_cmf_plan {
     uint32_t n;
     uint64_t head_bytes;  /* upper bound of header JSON bytes, for the gap */
     uint64_t vocab_bytes; /* about: for the check of free space only */
+    uint64_t sync_bytes;  /* payload bytes between two marks in the journal: what a kill may cost;
+                             0 = 64 MiB */
     csn_str fingerprint;  /* identifies source and options; a journal of another one is discarded */
 } csn_cmf_plan;
 
-/* *ret_n_done: leading tensors of the plan that are already on disk (resume). Checks free space. */
+/* *ret_n_done: leading tensors of the plan that are already on disk (resume). Checks free space
+ * (CAISSON_E_IO with ENOSPC). CAISSON_E_ARG: the plan asks for what no file can hold. */
 caisson_status csn_cmf_writer_new(csn_fs *fs, const char *path, const csn_cmf_plan *plan,
                                   csn_cmf_writer **ret, uint32_t *ret_n_done, caisson_error *err);
 /* The next tensor of the plan: exactly its nbytes. Hashes, writes, journals. */
 caisson_status csn_cmf_writer_tensor(csn_cmf_writer *w, const void *bytes, uint64_t nbytes,
                                      caisson_error *err);
 /* Writes vocab, header (the caller's JSON with section_hashes filled in by us), directory and
- * envelope; syncs; renames over path. header_json: an object without `section_hashes`. */
+ * envelope; syncs; opens the result with our reader (its errors are this call's); renames over
+ * path. header_json: an object without `section_hashes`. */
 caisson_status csn_cmf_writer_finish(csn_cmf_writer *w, csn_str header_json, csn_str vocab,
                                      caisson_error *err);
 /* Frees; without finish the partial file and journal stay for a resume, unless `discard`. */

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The streaming writer. Payloads go behind the gap as they come; vocab, header, directory and, last
+ * of all, the envelope are written when the last payload is there. What is not yet a file carries
+ * the name `<path>.part`; its journal lets a killed conversion go on where the disk is sure.
+ *
+ * Before the rename the finished file is opened by our own reader: a header that we could not read
+ * back never replaces anything. */
+#include <errno.h>
+
+#include "base/hash64.h"
+#include "base/size.h"
+#include "caisson/limits.h"
+#include "format/cmf/journal.h"
+#include "format/cmf/layout.h"
+
+enum {
+    SYNC_BYTES = 64 << 20, /* payload bytes between two marks, if the plan does not say */
+    SLACK_BYTES = 1 << 20, /* left free on the disk beside the file itself */
+    ZERO_BYTES = 4096
+};
+
+struct csn_cmf_writer {
+    csn_fs *fs;
+    csn_buf path, part, journal_path;
+    csn_arena arena;
+    csn_cmf_layout layout;
+    csn_file *file;
+    csn_journal journal;
+    uint64_t *hashes; /* [n] of the payloads written so far */
+    uint32_t n_done;
+    uint64_t unsynced_bytes, sync_bytes;
+    bool is_finished;
+};
+
+static caisson_status make_path(csn_buf *b, const char *path, const char *suffix,
+                                caisson_error *err) {
+    *b = CSN_BUF_INIT(1 << 16);
+    return csn_buf_printf(b, err, "%s%s", path, suffix);
+}
+
+static caisson_status remove_if_there(csn_fs *fs, const char *path, caisson_error *err) {
+    return fs->ops->exists(fs, path) ? fs->ops->remove(fs, path, err) : CAISSON_OK;
+}
+
+/* Goes on with an unfinished file of the same plan, if there is one. *ret_is_resumed = false: there
+ * is none, or it is of no use. */
+static caisson_status try_resume(csn_cmf_writer *w, bool *ret_is_resumed, caisson_error *err) {
+    uint64_t size;
+    *ret_is_resumed = false;
+    if (!w->fs->ops->exists(w->fs, w->part.ptr) ||
+        !w->fs->ops->exists(w->fs, w->journal_path.ptr)) {
+        return CAISSON_OK;
+    }
+    caisson_status status = csn_journal_resume(w->fs, w->journal_path.ptr, w->layout.plan_id,
+                                               w->layout.dir.n, w->hashes, &w->journal, err);
+    if (status == CAISSON_E_PARSE) {
+        return CAISSON_OK; /* another conversion's */
+    }
+    CSN_TRY(status);
+    CSN_TRY(csn_fs_open(w->fs, w->part.ptr, CSN_OPEN_READ_WRITE, &w->file, err));
+    CSN_TRY(csn_file_size(w->file, &size, err));
+    uint32_t n = 0;
+    uint64_t end = w->layout.data_off;
+    for (; n < w->journal.n; n++) {
+        const csn_tensor *t = &w->layout.dir.tensors[n];
+        if (t->offset + t->nbytes > size) {
+            break; /* the journal knows more than the file has: do not believe it */
+        }
+        end = t->nbytes > 0 ? t->offset + t->nbytes : end;
+    }
+    CSN_TRY(csn_journal_cut(&w->journal, n, err));
+    CSN_TRY(w->file->ops->truncate(w->file, end, err)); /* what follows reads as zeros again */
+    w->n_done = n;
+    *ret_is_resumed = true;
+    return CAISSON_OK;
+}
+
+static caisson_status begin_anew(csn_cmf_writer *w, caisson_error *err) {
+    CSN_TRY(csn_fs_open(w->fs, w->part.ptr, CSN_OPEN_CREATE_NEW, &w->file, err));
+    return csn_journal_create(w->fs, w->journal_path.ptr, w->layout.plan_id, &w->journal, err);
+}
+
+static caisson_status check_space(csn_cmf_writer *w, const csn_cmf_plan *plan, caisson_error *err) {
+    uint64_t free_bytes;
+    uint64_t have = 0;
+    CSN_TRY(w->fs->ops->free_bytes(w->fs, w->path.ptr, &free_bytes, err));
+    if (w->n_done > 0) { /* of a resumed file, this much is on the disk */
+        const csn_tensor *t = &w->layout.dir.tensors[w->n_done - 1];
+        have = t->offset + t->nbytes > w->layout.data_off
+                   ? t->offset + t->nbytes - w->layout.data_off
+                   : 0;
+    }
+    uint64_t need = w->layout.data_off + w->layout.data_len - have + SLACK_BYTES;
+    if (!csn_add(need, plan->vocab_bytes, &need) || free_bytes < need) {
+        return CSN_FAIL(err, CAISSON_E_IO, .file = w->path.ptr,
+                        .what = "not enough free space for the file", .sys_errno = ENOSPC,
+                        CSN_VALUES(need, free_bytes));
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status start(csn_cmf_writer *w, const char *path, const csn_cmf_plan *plan,
+                            caisson_error *err) {
+    bool is_resumed;
+    CSN_TRY(make_path(&w->path, path, "", err));
+    CSN_TRY(make_path(&w->part, path, ".part", err));
+    CSN_TRY(make_path(&w->journal_path, path, ".part.journal", err));
+    CSN_TRY(csn_cmf_layout_make(plan, &w->arena, &w->layout, err));
+    CSN_TRY(CSN_ARENA_NEW(&w->arena, plan->n, &w->hashes, err));
+    CSN_TRY(try_resume(w, &is_resumed, err));
+    if (!is_resumed) { /* what lies there is of no use, and its space is wanted */
+        CSN_TRY(remove_if_there(w->fs, w->journal_path.ptr, err));
+        CSN_TRY(remove_if_there(w->fs, w->part.ptr, err));
+    }
+    CSN_TRY(check_space(w, plan, err));
+    return is_resumed ? CAISSON_OK : begin_anew(w, err);
+}
+
+static void free_writer(csn_cmf_writer *w) {
+    csn_journal_close(&w->journal);
+    csn_file_close(w->file);
+    csn_buf_free(&w->path);
+    csn_buf_free(&w->part);
+    csn_buf_free(&w->journal_path);
+    csn_arena_done(&w->arena);
+    csn_free(w);
+}
+
+caisson_status csn_cmf_writer_new(csn_fs *fs, const char *path, const csn_cmf_plan *plan,
+                                  csn_cmf_writer **ret, uint32_t *ret_n_done, caisson_error *err) {
+    csn_cmf_writer *w;
+    CSN_TRY(CSN_NEW(1, &w, err));
+    w->fs = fs;
+    w->sync_bytes = plan->sync_bytes != 0 ? plan->sync_bytes : SYNC_BYTES;
+    caisson_status status = start(w, path, plan, err);
+    if (status != CAISSON_OK) {
+        csn_error_file(err, path);
+        free_writer(w);
+        return status;
+    }
+    *ret = w;
+    *ret_n_done = w->n_done;
+    return CAISSON_OK;
+}
+
+/* Payloads to the disk first, then the journal says that they are there. */
+static caisson_status mark(csn_cmf_writer *w, caisson_error *err) {
+    if (w->journal.n == w->n_done) {
+        return CAISSON_OK;
+    }
+    CSN_TRY(w->file->ops->sync(w->file, err));
+    w->unsynced_bytes = 0;
+    return csn_journal_append(&w->journal, w->hashes, w->n_done, err);
+}
+
+caisson_status csn_cmf_writer_tensor(csn_cmf_writer *w, const void *bytes, uint64_t nbytes,
+                                     caisson_error *err) {
+    if (w->n_done == w->layout.dir.n) {
+        return CSN_FAIL(err, CAISSON_E_ARG, .file = w->path.ptr,
+                        .what = "more tensors than the plan has",
+                        CSN_VALUES(w->layout.dir.n, (uint64_t)w->n_done + 1));
+    }
+    const csn_tensor *t = &w->layout.dir.tensors[w->n_done];
+    if (nbytes != t->nbytes) {
+        return CSN_FAIL(err, CAISSON_E_ARG, .file = w->path.ptr, .tensor = t->name,
+                        .what = "payload differs in size from the plan",
+                        CSN_VALUES(t->nbytes, nbytes));
+    }
+    if (nbytes > 0) {
+        caisson_status status = csn_file_write_at(w->file, t->offset, bytes, (size_t)nbytes, err);
+        if (status != CAISSON_OK) {
+            csn_error_tensor(err, t->name);
+            return status;
+        }
+    }
+    w->hashes[w->n_done++] = csn_hash64(bytes, (size_t)nbytes);
+    w->unsynced_bytes += nbytes;
+    return w->unsynced_bytes >= w->sync_bytes ? mark(w, err) : CAISSON_OK;
+}
+
+/* The caller's object with the hash of the vocab section added. */
+static caisson_status finish_header(csn_str json, csn_str vocab, csn_buf *ret, caisson_error *err) {
+    while (json.len > 0 && strchr(" \t\r\n", json.ptr[json.len - 1]) != NULL) {
+        json.len--;
+    }
+    if (json.len < 2 || json.ptr[json.len - 1] != '}') {
+        return CSN_FAIL(err, CAISSON_E_ARG, .section = "header", .what = "not a JSON object");
+    }
+    CSN_TRY(csn_buf_append(ret, json.ptr, json.len - 1, err));
+    if (vocab.len > 0) {
+        char hex[20];
+        csn_hash64_hex(csn_hash64(vocab.ptr, vocab.len), hex);
+        CSN_TRY(csn_buf_printf(ret, err, "%s\"section_hashes\":{\"vocab\":\"%s\"}",
+                               json.len > 2 ? "," : "", hex));
+    }
+    return csn_buf_char(ret, '}', err);
+}
+
+static caisson_status write_zeros(csn_cmf_writer *w, uint64_t from, uint64_t to,
+                                  caisson_error *err) {
+    static const uint8_t zeros[ZERO_BYTES];
+    while (from < to) {
+        size_t n = to - from < ZERO_BYTES ? (size_t)(to - from) : ZERO_BYTES;
+        CSN_TRY(csn_file_write_at(w->file, from, zeros, n, err));
+        from += n;
+    }
+    return CAISSON_OK;
+}
+
+/* Everything but the payloads; the envelope last, so that nothing before it makes a CMF file. */
+static caisson_status write_head(csn_cmf_writer *w, csn_str header, csn_str vocab, uint8_t *dir,
+                                 caisson_error *err) {
+    csn_cmf_layout *l = &w->layout;
+    csn_cmf_envelope e = {.required_features = l->features};
+    e.off[CSN_CMF_HEADER] = CSN_CMF_ENVELOPE_BYTES;
+    e.len[CSN_CMF_HEADER] = header.len;
+    e.off[CSN_CMF_DIR] = CSN_CMF_ENVELOPE_BYTES + header.len;
+    e.len[CSN_CMF_DIR] = l->dir_bytes;
+    e.off[CSN_CMF_DATA] = l->data_off;
+    e.len[CSN_CMF_DATA] = l->data_len;
+    uint64_t data_end = l->data_off + l->data_len;
+    uint64_t head_end = e.off[CSN_CMF_DIR] + l->dir_bytes;
+    if (head_end > l->data_off) {
+        return CSN_FAIL(
+            err, CAISSON_E_LIMIT, .section = "header",
+            .what = "header is longer than the plan reserved",
+            CSN_VALUES(l->data_off - l->dir_bytes - CSN_CMF_ENVELOPE_BYTES, header.len));
+    }
+    if (vocab.len > 0) {
+        e.off[CSN_CMF_VOCAB] = data_end;
+        e.len[CSN_CMF_VOCAB] = vocab.len;
+        CSN_TRY(csn_file_write_at(w->file, data_end, vocab.ptr, vocab.len, err));
+    }
+    CSN_TRY(csn_file_write_at(w->file, e.off[CSN_CMF_HEADER], header.ptr, header.len, err));
+    CSN_TRY(csn_file_write_at(w->file, e.off[CSN_CMF_DIR], dir, (size_t)l->dir_bytes, err));
+    CSN_TRY(write_zeros(w, head_end, l->data_off, err)); /* an earlier try may have left bytes */
+    CSN_TRY(w->file->ops->truncate(w->file, data_end + vocab.len, err));
+    e.header_hash = csn_hash64(header.ptr, header.len);
+    e.dir_hash = csn_hash64(dir, (size_t)l->dir_bytes);
+    uint8_t bytes[CSN_CMF_ENVELOPE_BYTES];
+    csn_cmf_envelope_bytes(&e, bytes);
+    CSN_TRY(csn_file_write_at(w->file, 0, bytes, sizeof(bytes), err));
+    return w->file->ops->sync(w->file, err);
+}
+
+static caisson_status check_and_rename(csn_cmf_writer *w, caisson_error *err) {
+    csn_cmf *c = NULL;
+    caisson_error ignored;
+    CSN_TRY(csn_cmf_open(w->fs, w->part.ptr, &c, err));
+    csn_cmf_close(c);
+    CSN_TRY(w->fs->ops->rename(w->fs, w->part.ptr, w->path.ptr, err));
+    w->is_finished = true; /* the file is in place, whatever follows */
+    csn_journal_close(&w->journal);
+    (void)w->fs->ops->remove(w->fs, w->journal_path.ptr, &ignored); /* without .part it is void */
+    return w->fs->ops->sync_dir(w->fs, w->path.ptr, err);
+}
+
+static caisson_status finish(csn_cmf_writer *w, csn_str header_json, csn_str vocab, csn_buf *header,
+                             caisson_error *err) {
+    uint8_t *dir;
+    if (w->n_done != w->layout.dir.n) {
+        return CSN_FAIL(err, CAISSON_E_ARG, .what = "tensors of the plan are missing",
+                        CSN_VALUES(w->layout.dir.n, w->n_done));
+    }
+    CSN_TRY(finish_header(header_json, vocab, header, err));
+    CSN_TRY(CSN_ARENA_NEW(&w->arena, (size_t)w->layout.dir_bytes, &dir, err));
+    for (uint32_t i = 0; i < w->layout.dir.n; i++) {
+        w->layout.dir.tensors[i].hash = w->hashes[i];
+    }
+    csn_cmf_layout_directory(&w->layout, dir);
+    CSN_TRY(mark(w, err));
+    CSN_TRY(write_head(w, csn_buf_view(header), vocab, dir, err));
+    return check_and_rename(w, err);
+}
+
+caisson_status csn_cmf_writer_finish(csn_cmf_writer *w, csn_str header_json, csn_str vocab,
+                                     caisson_error *err) {
+    csn_buf header = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
+    caisson_status status = finish(w, header_json, vocab, &header, err);
+    if (status != CAISSON_OK) {
+        csn_error_file(err, w->path.ptr);
+    }
+    csn_buf_free(&header);
+    return status;
+}
+
+void csn_cmf_writer_close(csn_cmf_writer *w, bool discard) {
+    caisson_error ignored;
+    if (w == NULL) {
+        return;
+    }
+    if (!w->is_finished && !discard) {
+        (void)mark(w, &ignored); /* the old marks still hold */
+    }
+    if (!w->is_finished && discard) {
+        csn_journal_close(&w->journal);
+        (void)w->fs->ops->remove(w->fs, w->journal_path.ptr, &ignored);
+        (void)w->fs->ops->remove(w->fs, w->part.ptr, &ignored);
+    }
+    free_writer(w);
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A csn_fs around another one that can fail: the n-th operation (of all, or of one kind), short
+ * reads and writes, a disk that is full after so many bytes, a process killed at an operation.
+ *
+ *   faulty_fs f;
+ *   faulty_fs_init(&f, csn_fs_os());
+ *   f.fail_at = 3; f.kinds = FAULTY_WRITE | FAULTY_SYNC;     the fourth of these fails with EIO
+ */
+#ifndef TESTS_FAULT_FAULTY_FS_H
+#define TESTS_FAULT_FAULTY_FS_H
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "base/io.h"
+
+enum {
+    FAULTY_OPEN = 1,
+    FAULTY_READ = 2,
+    FAULTY_WRITE = 4,
+    FAULTY_SIZE = 8,
+    FAULTY_TRUNCATE = 16,
+    FAULTY_SYNC = 32,
+    FAULTY_RENAME = 64,
+    FAULTY_REMOVE = 128,
+    FAULTY_SYNC_DIR = 256,
+    FAULTY_SPACE = 512,
+    FAULTY_MAP = 1024,
+    FAULTY_ALL = 2047
+};
+
+typedef struct faulty_fs {
+    csn_fs base;
+    csn_fs *inner;
+    int64_t fail_at;   /* operations of `kinds` before the one that fails; -1 = never */
+    bool stays_broken; /* all later ones fail too */
+    bool kill;         /* SIGKILL instead of an error */
+    unsigned kinds;
+    int64_t n;          /* operations of `kinds` so far */
+    size_t short_by;    /* reads and writes move at most this many bytes; 0 = no limit */
+    uint64_t disk_left; /* bytes that can still be written */
+    int n_open;
+} faulty_fs;
+
+typedef struct faulty_file {
+    csn_file base;
+    faulty_fs *fs;
+    csn_file *inner;
+} faulty_file;
+
+static bool faulty_hits(faulty_fs *f, unsigned kind) {
+    if ((f->kinds & kind) == 0) {
+        return false;
+    }
+    int64_t i = f->n++;
+    bool hit = f->fail_at >= 0 && (f->stays_broken ? i >= f->fail_at : i == f->fail_at);
+    if (hit && f->kill) {
+        (void)raise(SIGKILL);
+    }
+    return hit;
+}
+
+static caisson_status faulty_error(const char *path, int e, caisson_error *err) {
+    return CSN_FAIL(err, CAISSON_E_IO, .file = path, .what = "injected fault", .sys_errno = e);
+}
+
+#define FAULTY_CHECK(fs, kind, path)                                                               \
+    do {                                                                                           \
+        if (faulty_hits((fs), (kind))) {                                                           \
+            return faulty_error((path), EIO, err);                                                 \
+        }                                                                                          \
+    } while (0)
+
+static csn_file *faulty_inner(csn_file *f) {
+    return ((faulty_file *)f)->inner;
+}
+
+static caisson_status faulty_read(csn_file *f, uint64_t off, void *buf, size_t n, size_t *ret_n,
+                                  caisson_error *err) {
+    faulty_fs *fs = ((faulty_file *)f)->fs;
+    FAULTY_CHECK(fs, FAULTY_READ, f->path);
+    n = fs->short_by != 0 && n > fs->short_by ? fs->short_by : n;
+    return faulty_inner(f)->ops->read(faulty_inner(f), off, buf, n, ret_n, err);
+}
+static caisson_status faulty_write(csn_file *f, uint64_t off, const void *buf, size_t n,
+                                   size_t *ret_n, caisson_error *err) {
+    faulty_fs *fs = ((faulty_file *)f)->fs;
+    FAULTY_CHECK(fs, FAULTY_WRITE, f->path);
+    n = fs->short_by != 0 && n > fs->short_by ? fs->short_by : n;
+    if (fs->disk_left == 0) {
+        return faulty_error(f->path, ENOSPC, err);
+    }
+    n = n > fs->disk_left ? (size_t)fs->disk_left : n;
+    fs->disk_left -= fs->disk_left == UINT64_MAX ? 0 : n;
+    return faulty_inner(f)->ops->write(faulty_inner(f), off, buf, n, ret_n, err);
+}
+static caisson_status faulty_size(csn_file *f, uint64_t *ret, caisson_error *err) {
+    FAULTY_CHECK(((faulty_file *)f)->fs, FAULTY_SIZE, f->path);
+    return csn_file_size(faulty_inner(f), ret, err);
+}
+static caisson_status faulty_truncate(csn_file *f, uint64_t size, caisson_error *err) {
+    FAULTY_CHECK(((faulty_file *)f)->fs, FAULTY_TRUNCATE, f->path);
+    return faulty_inner(f)->ops->truncate(faulty_inner(f), size, err);
+}
+static caisson_status faulty_sync(csn_file *f, caisson_error *err) {
+    FAULTY_CHECK(((faulty_file *)f)->fs, FAULTY_SYNC, f->path);
+    return faulty_inner(f)->ops->sync(faulty_inner(f), err);
+}
+static caisson_status faulty_map(csn_file *f, uint64_t size, const uint8_t **ret,
+                                 caisson_error *err) {
+    FAULTY_CHECK(((faulty_file *)f)->fs, FAULTY_MAP, f->path);
+    return faulty_inner(f)->ops->map(faulty_inner(f), size, ret, err);
+}
+static void faulty_unmap(csn_file *f, const uint8_t *p, uint64_t size) {
+    faulty_inner(f)->ops->unmap(faulty_inner(f), p, size);
+}
+static void faulty_close(csn_file *f) {
+    ((faulty_file *)f)->fs->n_open--;
+    csn_file_close(faulty_inner(f));
+    free(f);
+}
+
+static caisson_status faulty_open(csn_fs *fs, const char *path, csn_open_mode mode, csn_file **ret,
+                                  caisson_error *err) {
+    static const csn_file_ops ops = {
+        .read = faulty_read,
+        .write = faulty_write,
+        .size = faulty_size,
+        .truncate = faulty_truncate,
+        .sync = faulty_sync,
+        .map = faulty_map,
+        .unmap = faulty_unmap,
+        .close = faulty_close,
+    };
+    faulty_fs *f = (faulty_fs *)fs;
+    FAULTY_CHECK(f, FAULTY_OPEN, path);
+    csn_file *inner;
+    CSN_TRY(csn_fs_open(f->inner, path, mode, &inner, err));
+    faulty_file *file = calloc(1, sizeof(*file));
+    if (file == NULL) {
+        abort();
+    }
+    file->base = (csn_file){.ops = &ops, .path = inner->path};
+    file->fs = f;
+    file->inner = inner;
+    f->n_open++;
+    *ret = &file->base;
+    return CAISSON_OK;
+}
+static caisson_status faulty_rename(csn_fs *fs, const char *from, const char *to,
+                                    caisson_error *err) {
+    FAULTY_CHECK((faulty_fs *)fs, FAULTY_RENAME, to);
+    csn_fs *inner = ((faulty_fs *)fs)->inner;
+    return inner->ops->rename(inner, from, to, err);
+}
+static caisson_status faulty_remove(csn_fs *fs, const char *path, caisson_error *err) {
+    FAULTY_CHECK((faulty_fs *)fs, FAULTY_REMOVE, path);
+    csn_fs *inner = ((faulty_fs *)fs)->inner;
+    return inner->ops->remove(inner, path, err);
+}
+static caisson_status faulty_sync_dir(csn_fs *fs, const char *path, caisson_error *err) {
+    FAULTY_CHECK((faulty_fs *)fs, FAULTY_SYNC_DIR, path);
+    csn_fs *inner = ((faulty_fs *)fs)->inner;
+    return inner->ops->sync_dir(inner, path, err);
+}
+static caisson_status faulty_free_bytes(csn_fs *fs, const char *path, uint64_t *ret,
+                                        caisson_error *err) {
+    FAULTY_CHECK((faulty_fs *)fs, FAULTY_SPACE, path);
+    csn_fs *inner = ((faulty_fs *)fs)->inner;
+    return inner->ops->free_bytes(inner, path, ret, err);
+}
+static bool faulty_exists(csn_fs *fs, const char *path) {
+    csn_fs *inner = ((faulty_fs *)fs)->inner;
+    return inner->ops->exists(inner, path);
+}
+static bool faulty_is_dir(csn_fs *fs, const char *path) {
+    csn_fs *inner = ((faulty_fs *)fs)->inner;
+    return inner->ops->is_dir(inner, path);
+}
+static caisson_status faulty_list(csn_fs *fs, const char *path, void (*fn)(void *ctx, csn_str name),
+                                  void *ctx, caisson_error *err) {
+    csn_fs *inner = ((faulty_fs *)fs)->inner;
+    return inner->ops->list(inner, path, fn, ctx, err);
+}
+
+static inline void faulty_fs_init(faulty_fs *f, csn_fs *inner) {
+    static const csn_fs_ops ops = {
+        .open = faulty_open,
+        .rename = faulty_rename,
+        .remove = faulty_remove,
+        .sync_dir = faulty_sync_dir,
+        .free_bytes = faulty_free_bytes,
+        .exists = faulty_exists,
+        .is_dir = faulty_is_dir,
+        .list = faulty_list,
+    };
+    *f = (faulty_fs){.base = {&ops},
+                     .inner = inner,
+                     .fail_at = -1,
+                     .kinds = FAULTY_ALL,
+                     .disk_left = UINT64_MAX};
+}
+
+#endif
