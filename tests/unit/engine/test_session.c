@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A timeline's bits under every split of its tokens, threads and instruction sets; its refusals. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/cpu.h"
+#include "engine/session.h"
+#include "support/temp_dir.h"
+#include "support/tiny_model.h"
+
+enum { N = 150 };
+
+static int32_t ids[N];
+
+static csn_model *model_of(const tiny_options *o) {
+    const char *path = temp_path("m.cmf");
+    csn_model *m = NULL;
+    caisson_error err = {0};
+    tiny_write(o, path);
+    tiny_check(tiny_open(path, &m, &err), &err);
+    for (int i = 0; i < N; i++) {
+        ids[i] = (i * 37 + 11) % TINY_VOCAB;
+    }
+    return m;
+}
+
+static csn_session *session_of(csn_model *m, csn_session_options o) {
+    csn_session *s = NULL;
+    caisson_error err = {0};
+    o.n_ctx = o.n_ctx != 0 ? o.n_ctx : 256;
+    o.n_threads = o.n_threads != 0 ? o.n_threads : 1;
+    tiny_check(csn_session_new(m, &o, &s, &err), &err);
+    return s;
+}
+
+/* FNV-1a over the bits of the rows that csn_session_eval hands out. */
+static caisson_status hash_row(void *ctx, uint32_t i, const float *logits, caisson_error *err) {
+    uint64_t *h = ctx;
+    (void)i;
+    (void)err;
+    for (uint32_t k = 0; k < TINY_VOCAB; k++) {
+        uint32_t bits;
+        memcpy(&bits, &logits[k], sizeof(bits));
+        *h = (*h ^ bits) * UINT64_C(1099511628211);
+    }
+    return CAISSON_OK;
+}
+
+static void eval(csn_session *s, const int32_t *id, uint32_t n, uint64_t *hash) {
+    caisson_error err = {0};
+    tiny_check(csn_session_eval(s, id, n, true, hash_row, hash, NULL, &err), &err);
+}
+
+/* Bits of all logits of the N ids, cut into calls of `step`. */
+static uint64_t bits_of(csn_model *m, csn_session_options o, uint32_t step) {
+    csn_session *s = session_of(m, o);
+    uint64_t h = 14695981039346656037u;
+    for (uint32_t i = 0; i < N; i += step) {
+        eval(s, ids + i, N - i < step ? N - i : step, &h);
+    }
+    csn_session_free(s);
+    return h;
+}
+
+static void change_gemma(csn_arch *a) {
+    a->norm_style = CSN_NORM_GEMMA;
+    a->hidden_act = CSN_ACT_GELU_TANH;
+    a->embed_multiplier = 8.0f;
+    a->sliding_window = 20;
+    a->sliding_window_pattern = 3;
+    a->rope_local_base_freq = 1000.0;
+    a->query_pre_attn_scalar = 40.0;
+    a->attn_logit_softcapping = 50.0;
+    a->final_logit_softcapping = 30.0;
+}
+
+static const tiny_options variants[] = {
+    {.dtype = "f32"},
+    {.dtype = "q8_row", .biases = true, .untied = true},
+    {.dtype = "q8_2f", .qk_norm = true},
+    {.dtype = "q4_tiled", .qk_norm = true, .sandwich = true, .change = change_gemma},
+};
+
+static void bits_ignore_threads_and_batches(void **state) {
+    (void)state;
+    for (size_t v = 0; v < sizeof(variants) / sizeof(variants[0]); v++) {
+        csn_model *m = model_of(&variants[v]);
+        for (int c = CSN_COMPUTE_F32; c <= CSN_COMPUTE_INT8; c++) {
+            for (int kv = CSN_KV_F16; kv <= CSN_KV_Q8_0; kv++) {
+                csn_session_options o = {.n_threads = 1,
+                                         .n_ubatch = 512,
+                                         .compute = (csn_compute)c,
+                                         .type_k = (csn_kv_type)kv,
+                                         .type_v = (csn_kv_type)kv};
+                uint64_t want = bits_of(m, o, N);
+                const uint32_t batches[] = {1, 7, 64, 512};
+                for (unsigned i = 0; i < 4; i++) {
+                    o.n_threads = i + 1;
+                    o.n_ubatch = batches[i];
+                    assert_true(bits_of(m, o, N) == want);
+                }
+                o.n_ubatch = 512;
+                assert_true(bits_of(m, o, 1) == want);
+                assert_true(bits_of(m, o, 33) == want);
+            }
+        }
+        csn_model_free(m);
+    }
+}
+
+static void bits_ignore_the_instruction_set(void **state) {
+    (void)state;
+    for (size_t v = 0; v < sizeof(variants) / sizeof(variants[0]); v++) {
+        for (int c = CSN_COMPUTE_F32; c <= CSN_COMPUTE_INT8; c++) {
+            csn_session_options o = {.compute = (csn_compute)c};
+            csn_model *m = model_of(&variants[v]);
+            uint64_t want = bits_of(m, o, N);
+            csn_model_free(m);
+            csn_cpu_mask(0);
+            m = model_of(&variants[v]); /* a model looks its kernels up at open */
+            uint64_t scalar = bits_of(m, o, N);
+            csn_cpu_mask(UINT32_MAX);
+            csn_model_free(m);
+            assert_true(scalar == want);
+        }
+    }
+}
+
+static void bits_ignore_what_was_forgotten(void **state) {
+    (void)state;
+    csn_model *m = model_of(&variants[3]);
+    csn_session *s = session_of(m, (csn_session_options){.compute = CSN_COMPUTE_INT8});
+    uint64_t a = 0;
+    uint64_t b = 0;
+    uint64_t other = 0;
+    eval(s, ids, 100, &a);
+    csn_session_truncate(s, 37);
+    assert_int_equal(csn_session_n_past(s), 37);
+    eval(s, ids, 90, &other); /* other tokens at these positions */
+    csn_session_truncate(s, 0);
+    eval(s, ids, 100, &b);
+    assert_true(a == b && a != other);
+    csn_session_free(s);
+    csn_model_free(m);
+}
+
+static void bits_ignore_the_models_name(void **state) {
+    (void)state;
+    tiny_options o = variants[3];
+    csn_model *m = model_of(&o);
+    uint64_t want = bits_of(m, (csn_session_options){0}, N);
+    csn_model_free(m);
+    o.arch_name = "nobody";
+    m = model_of(&o);
+    assert_true(bits_of(m, (csn_session_options){0}, N) == want);
+    csn_model_free(m);
+}
+
+static void last_row_equals_the_last_of_all_rows(void **state) {
+    (void)state;
+    csn_model *m = model_of(&variants[3]);
+    csn_session *s = session_of(m, (csn_session_options){.n_ubatch = 64});
+    caisson_error err = {0};
+    tiny_check(csn_session_eval(s, ids, N, true, NULL, NULL, NULL, &err), &err);
+    float kept[TINY_VOCAB];
+    memcpy(kept, csn_session_logits(s, N - 1), sizeof(kept));
+    assert_non_null(csn_session_logits(s, 0));
+    assert_null(csn_session_logits(s, N));
+    csn_session_truncate(s, 0);
+    tiny_check(csn_session_eval(s, ids, N, false, NULL, NULL, NULL, &err), &err);
+    assert_memory_equal(csn_session_logits(s, 0), kept, sizeof(kept));
+    assert_null(csn_session_logits(s, 1));
+    csn_session_free(s);
+    csn_model_free(m);
+}
+
+static void a_full_context_is_refused_with_both_numbers(void **state) {
+    (void)state;
+    csn_model *m = model_of(&variants[0]);
+    csn_session *s = session_of(m, (csn_session_options){.n_ctx = 100});
+    caisson_error err = {0};
+    assert_int_equal(csn_session_eval(s, ids, 101, false, NULL, NULL, NULL, &err),
+                     CAISSON_E_CONTEXT);
+    assert_string_equal(err.want, "100");
+    assert_string_equal(err.got, "101");
+    assert_int_equal(csn_session_n_past(s), 0);
+    tiny_check(csn_session_eval(s, ids, 100, false, NULL, NULL, NULL, &err), &err);
+    assert_int_equal(csn_session_eval(s, ids, 1, false, NULL, NULL, NULL, &err), CAISSON_E_CONTEXT);
+    csn_session_free(s);
+    csn_model_free(m);
+}
+
+static void ids_outside_the_vocabulary_are_refused(void **state) {
+    (void)state;
+    csn_model *m = model_of(&variants[0]);
+    csn_session *s = session_of(m, (csn_session_options){0});
+    caisson_error err = {0};
+    const int32_t bad[2][2] = {{1, TINY_VOCAB}, {1, -1}};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(csn_session_eval(s, bad[i], 2, false, NULL, NULL, NULL, &err),
+                         CAISSON_E_ARG);
+    }
+    assert_int_equal(csn_session_eval(s, ids, 0, false, NULL, NULL, NULL, &err), CAISSON_E_ARG);
+    csn_session_free(s);
+    csn_model_free(m);
+}
+
+static void a_cache_that_cannot_be_allocated_is_refused(void **state) {
+    (void)state;
+    csn_model *m = model_of(&variants[0]);
+    csn_session *s = NULL;
+    caisson_error err = {0};
+    csn_session_options o = {.n_ctx = UINT32_MAX, .n_threads = 1};
+    assert_int_equal(csn_session_new(m, &o, &s, &err), CAISSON_E_LIMIT);
+    for (int64_t i = 0;; i++) { /* every allocation fails once */
+        o.n_ctx = 64;
+        csn_alloc_fail_after(i);
+        caisson_status status = csn_session_new(m, &o, &s, &err);
+        csn_alloc_fail_after(-1);
+        if (status == CAISSON_OK) {
+            csn_session_free(s);
+            break;
+        }
+        assert_int_equal(status, CAISSON_E_NOMEM);
+        assert_true(i < 100);
+    }
+    csn_model_free(m);
+}
+
+struct watcher {
+    int calls_left;
+    uint64_t last, total;
+};
+
+static bool watch(void *ctx, const char *stage, uint64_t done, uint64_t total) {
+    struct watcher *w = ctx;
+    (void)stage;
+    assert_true(done >= w->last && done <= total);
+    w->last = done;
+    w->total = total;
+    return w->calls_left-- > 0;
+}
+
+static void cancelling_between_layers_leaves_the_past(void **state) {
+    (void)state;
+    csn_model *m = model_of(&variants[0]);
+    csn_session *s = session_of(m, (csn_session_options){.n_ubatch = 16});
+    caisson_error err = {0};
+    uint64_t want = 0;
+    eval(s, ids, 10, &want);
+    csn_session_truncate(s, 5);
+    for (int calls = 0; calls < 4; calls++) {
+        struct watcher w = {.calls_left = calls};
+        csn_progress p = {watch, &w};
+        assert_int_equal(csn_session_eval(s, ids + 5, 60, false, NULL, NULL, &p, &err),
+                         CAISSON_E_CANCELLED);
+        assert_int_equal(csn_session_n_past(s), 5);
+    }
+    struct watcher w = {.calls_left = 1000};
+    csn_progress p = {watch, &w};
+    tiny_check(csn_session_eval(s, ids + 5, 60, false, NULL, NULL, &p, &err), &err);
+    assert_true(w.last == 60 && w.total == 60);
+    csn_session_free(s);
+    csn_model_free(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_ignore_threads_and_batches),
+        cmocka_unit_test(bits_ignore_the_instruction_set),
+        cmocka_unit_test(bits_ignore_what_was_forgotten),
+        cmocka_unit_test(bits_ignore_the_models_name),
+        cmocka_unit_test(last_row_equals_the_last_of_all_rows),
+        cmocka_unit_test(a_full_context_is_refused_with_both_numbers),
+        cmocka_unit_test(ids_outside_the_vocabulary_are_refused),
+        cmocka_unit_test(a_cache_that_cannot_be_allocated_is_refused),
+        cmocka_unit_test(cancelling_between_layers_leaves_the_past),
+    };
+    return cmocka_run_group_tests(tests, temp_dir_make, temp_dir_remove);
+}
