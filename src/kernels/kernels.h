@@ -23,14 +23,15 @@
 
 /* Activations quantised per group of 32 for int8 mode: for each of n vectors of `cols` values
  *   scale = absmax / 127 (f32), q = rint(x / scale) (half to even; 0 when absmax is 0),
- *   sum = sum of q over the group.
- * Groups are padded with zeros (codes, scales and sums) to g_stride. */
+ *   offset = -8 * (sum of q[i] with i % 4 < 2), -8 * (the rest): what codes that are stored as
+ *            code + 8 leave over, for the two sums of 16-bit products.
+ * Groups are padded with zeros (codes, scales and offsets) to g_stride. */
 typedef struct csn_x8 {
     int8_t *q;     /* [n][q_stride] codes in the order of the columns */
     int8_t *split; /* [n][q_stride] the same codes for packed nibbles. Each 64 bytes are two groups:
                     * 16 codes of even columns of the first, of the second, then the odd ones */
     float *scale;  /* [n][g_stride] */
-    int32_t *sum;  /* [n][g_stride] */
+    int16_t *offset; /* [n][g_stride][2] */
     uint64_t n, cols;
     uint64_t n_groups; /* ceil(cols / 32) */
     uint64_t g_stride; /* n_groups rounded up to a multiple of 8 */

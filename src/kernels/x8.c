@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layout of quantised activations in one buffer: codes, split codes, scales, sums. */
+/* The layout of quantised activations in one buffer: codes, split codes, scales, offsets. */
 #include "base/size.h"
 #include "kernels/kernels.h"
 
@@ -28,6 +28,6 @@ csn_x8 csn_x8_make(void *buf, uint64_t n, uint64_t cols) {
     x.q = buf;
     x.split = x.q + n * x.q_stride;
     x.scale = (float *)(void *)(x.split + n * x.q_stride);
-    x.sum = (int32_t *)(void *)(x.scale + n * x.g_stride);
+    x.offset = (int16_t *)(void *)(x.scale + n * x.g_stride);
     return x;
 }

@@ -196,7 +196,7 @@ static void multiply(const struct kernel *k, struct fixture *f, uint64_t t0, uin
     x8.q += t0 * x8.q_stride;
     x8.split += t0 * x8.q_stride;
     x8.scale += t0 * x8.g_stride;
-    x8.sum += t0 * x8.g_stride;
+    x8.offset += t0 * x8.g_stride * 2;
     x8.n -= t0;
     k->matmul_i8(&f->w, &x8, t1 - t0, y, f->y_stride, r0, r1);
 }
@@ -339,7 +339,7 @@ static void check_quantise(const struct kernel *k, const struct sizes *s) {
     size_t groups = (size_t)(s->n * got.g_stride);
     bool same = memcmp(got.q, f.x8.q, codes) == 0 && memcmp(got.split, f.x8.split, codes) == 0 &&
                 memcmp(got.scale, f.x8.scale, groups * sizeof(float)) == 0 &&
-                memcmp(got.sum, f.x8.sum, groups * sizeof(int32_t)) == 0;
+                memcmp(got.offset, f.x8.offset, groups * 2 * sizeof(int16_t)) == 0;
     if (!same) {
         explain(k, s, "differs from ref");
     }

@@ -14,7 +14,7 @@ static inline int32_t round_even(float v) {
 }
 
 /* Codes of one group of m values; q is zero before. */
-static void group(const float *x, uint64_t m, int8_t *q, float *scale, int32_t *sum) {
+static void group(const float *x, uint64_t m, int8_t *q, float *scale, int16_t *offset) {
     float absmax = 0.0f;
     for (uint64_t i = 0; i < m; i++) {
         float a = fabsf(x[i]);
@@ -26,7 +26,7 @@ static void group(const float *x, uint64_t m, int8_t *q, float *scale, int32_t *
             int32_t code = round_even(x[i] / *scale);
             code = code > 127 ? 127 : code < -127 ? -127 : code;
             q[i] = (int8_t)code;
-            *sum += code;
+            offset[i % 4 / 2] = (int16_t)(offset[i % 4 / 2] - 8 * code);
         }
     }
 }
@@ -39,11 +39,11 @@ void csn_quantise_x8_any_ref(const float *x, uint64_t x_stride, const csn_x8 *x8
         memset(q, 0, x8->q_stride);
         memset(split, 0, x8->q_stride);
         memset(x8->scale + t * x8->g_stride, 0, x8->g_stride * sizeof(float));
-        memset(x8->sum + t * x8->g_stride, 0, x8->g_stride * sizeof(int32_t));
+        memset(x8->offset + t * x8->g_stride * 2, 0, x8->g_stride * 2 * sizeof(int16_t));
         for (uint64_t g = 0; g < x8->n_groups; g++) {
             uint64_t m = x8->cols - g * 32 < 32 ? x8->cols - g * 32 : 32;
             group(x + t * x_stride + g * 32, m, q + g * 32, &x8->scale[t * x8->g_stride + g],
-                  &x8->sum[t * x8->g_stride + g]);
+                  &x8->offset[(t * x8->g_stride + g) * 2]);
             int8_t *even = split + g / 2 * 64 + g % 2 * 16;
             for (int k = 0; k < 16; k++) {
                 even[k] = q[g * 32 + 2 * k];

@@ -6,7 +6,8 @@
  * sum of a whole group stays in i16, one lane pair a row, until one vpmaddwd ends it. 4-bit dtypes
  * need one plane, so two octets of rows share a pass; 8-bit codes are w + 128 = 16 * high + low.
  * Either way a step multiplies two plane vectors (8 rows x 4 columns each) by 4 codes of each of up
- * to six vectors of x: 12 accumulators. What codes - offset leaves over is taken away with sum(x).
+ * to six vectors of x: 12 accumulators. The sums start at csn_x8.offset, which
+ * takes away what codes stored as code + 8 leave over; they may wrap on the way, their end fits.
  *
  * Scaled group sums are added to 8 lanes an output in memory (L1): the same additions, in the same
  * order, as the single-vector kernel.
@@ -36,11 +37,6 @@ typedef void (*gemm_pack_fn)(const void *ctx, uint64_t r, uint64_t r1, uint64_t 
 CSN_INLINE void gemm_dots(const uint8_t (*plane)[2][32], const int8_t *q, uint64_t q_stride, int nc,
                           __m256i *a, __m256i *b) {
     CSN_UNROLL
-    for (int c = 0; c < nc; c++) {
-        a[c] = _mm256_setzero_si256();
-        b[c] = _mm256_setzero_si256();
-    }
-    CSN_NO_UNROLL
     for (int j = 0; j < 8; j++) {
         __m256i w0 = _mm256_load_si256((const void *)plane[j][0]);
         __m256i w1 = _mm256_load_si256((const void *)plane[j][1]);
@@ -59,10 +55,15 @@ CSN_INLINE void gemm_tile(const struct gemm_panel *p, bool is_8bit, const csn_x8
     const __m256i one = _mm256_set1_epi16(1);
     const int8_t *q = x->q + t * x->q_stride + g0 * 32;
     const float *scale = x->scale + t * x->g_stride + g0;
-    const int32_t *sum = x->sum + t * x->g_stride + g0;
+    const int16_t *offset = x->offset + (t * x->g_stride + g0) * 2;
     for (uint64_t g = 0; g < ng; g++) {
         __m256i a[GEMM_COLS];
         __m256i b[GEMM_COLS];
+        CSN_UNROLL
+        for (int c = 0; c < nc; c++) {
+            a[c] = _mm256_set1_epi32(csn_load32(offset + ((uint64_t)c * x->g_stride + g) * 2));
+            b[c] = is_8bit ? _mm256_setzero_si256() : a[c];
+        }
         gemm_dots(p->plane[g], q + g * 32, x->q_stride, nc, a, b);
         float *l = lane + (g0 + g) % 8 * (uint64_t)(is_8bit ? nc : 2 * nc) * 8;
         __m256 s0 = _mm256_load_ps(p->scale[g][0]);
@@ -70,17 +71,14 @@ CSN_INLINE void gemm_tile(const struct gemm_panel *p, bool is_8bit, const csn_x8
         CSN_UNROLL
         for (int c = 0; c < nc; c++) {
             __m256 xs = _mm256_broadcast_ss(scale + (uint64_t)c * x->g_stride + g);
-            __m256i xsum = _mm256_set1_epi32(sum[(uint64_t)c * x->g_stride + g]);
             if (is_8bit) {
                 __m256i v = _mm256_add_epi32(_mm256_madd_epi16(a[c], _mm256_set1_epi16(16)),
                                              _mm256_madd_epi16(b[c], one));
-                v = _mm256_sub_epi32(v, _mm256_slli_epi32(xsum, 7));
                 __m256 f = _mm256_mul_ps(xs, _mm256_cvtepi32_ps(v));
                 _mm256_store_ps(l + 8 * c, _mm256_add_ps(_mm256_load_ps(l + 8 * c), f));
             } else {
-                xsum = _mm256_slli_epi32(xsum, 3);
-                __m256i v0 = _mm256_sub_epi32(_mm256_madd_epi16(a[c], one), xsum);
-                __m256i v1 = _mm256_sub_epi32(_mm256_madd_epi16(b[c], one), xsum);
+                __m256i v0 = _mm256_madd_epi16(a[c], one);
+                __m256i v1 = _mm256_madd_epi16(b[c], one);
                 __m256 f0 = _mm256_mul_ps(_mm256_mul_ps(s0, xs), _mm256_cvtepi32_ps(v0));
                 __m256 f1 = _mm256_mul_ps(_mm256_mul_ps(s1, xs), _mm256_cvtepi32_ps(v1));
                 float *m = l + 16 * c;

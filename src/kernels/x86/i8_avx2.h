@@ -12,9 +12,7 @@
 #define CSN_INLINE static inline __attribute__((always_inline))
 #ifdef __clang__
 #define CSN_UNROLL _Pragma("unroll")
-#define CSN_NO_UNROLL _Pragma("nounroll")
 #else
-#define CSN_NO_UNROLL _Pragma("GCC unroll 1")
 #define CSN_UNROLL _Pragma("GCC unroll 8")
 #endif
 

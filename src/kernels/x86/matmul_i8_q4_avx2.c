@@ -2,7 +2,7 @@
 /* int8 mode, q4_block, q4_tiled and q4tp (the files of ref/ say what they mean), AVX2.
  *
  * One vector: the low nibbles of two groups meet the even columns of x, the high ones the odd
- * columns (csn_x8.split), as unsigned codes; 8 * sum(x) is taken away at the end of the group.
+ * columns (csn_x8.split), as unsigned codes; csn_x8.offset takes 8 * sum(x) away.
  * Eight groups of one row fill the eight lanes, so a row is read straight through.
  */
 #include "kernels/x86/gemm_i8_avx2.h"
@@ -39,11 +39,15 @@ CSN_INLINE uint64_t four_scales(const uint8_t *p, uint64_t step, uint64_t n) {
     CSN_UNROLL
     for (uint64_t k = 0; k < 4; k++) {
         v |= k < n ? (uint64_t)csn_load16(p + k * step) << 16 * k : 0;
+        __asm__("" : "+r"(v)); /* GCC would make vector code of it */
     }
     return v;
 }
 
 CSN_INLINE __m256 f16_scales(const uint8_t *p, uint64_t step, uint64_t n) {
+    if (step == 2 && n == 8) {
+        return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+    }
     uint64_t lo = four_scales(p, step, n);
     uint64_t hi = n > 4 ? four_scales(p + 4 * step, step, n - 4) : 0;
     return _mm256_cvtph_ps(_mm_set_epi64x((long long)hi, (long long)lo));
@@ -80,15 +84,15 @@ CSN_INLINE __m256 scales(enum form form, const struct row_scales *s, uint64_t g,
 
 /* ---- one vector ---- */
 
-/* Partial sums of two groups: the four low lanes of the first, the four high ones of the second. */
+/* Partial sums of two groups in i16: the low half is the first, the high one the second. Each lane
+ * is four products, at most 4 * 15 * 127 in size: four lanes may still be added in i16. */
 CSN_INLINE __m256i dot_pair(__m128i n0, __m128i n1, const int8_t *split) {
     const __m256i mask = _mm256_set1_epi8(15);
     __m256i n = _mm256_inserti128_si256(_mm256_castsi128_si256(n0), n1, 1);
     __m256i low = _mm256_and_si256(n, mask);
     __m256i high = _mm256_and_si256(_mm256_srli_epi16(n, 4), mask);
-    __m256i s = _mm256_add_epi16(_mm256_maddubs_epi16(low, csn_load256(split)),
-                                 _mm256_maddubs_epi16(high, csn_load256(split + 32)));
-    return _mm256_madd_epi16(s, _mm256_set1_epi16(1));
+    return _mm256_add_epi16(_mm256_maddubs_epi16(low, csn_load256(split)),
+                            _mm256_maddubs_epi16(high, csn_load256(split + 32)));
 }
 
 CSN_INLINE __m128i load_nib(const uint8_t *p) {
@@ -97,20 +101,26 @@ CSN_INLINE __m128i load_nib(const uint8_t *p) {
 
 /* Four pairs give the sums of eight groups in the order 0 2 4 6 1 3 5 7; returns 0 to 7. */
 CSN_INLINE __m256i sums_of_pairs(const __m256i v[4]) {
-    __m256i s = csn_fold64(csn_fold32(v[0], v[1]), csn_fold32(v[2], v[3]));
+    __m256i a =
+        _mm256_add_epi16(_mm256_unpacklo_epi32(v[0], v[1]), _mm256_unpackhi_epi32(v[0], v[1]));
+    __m256i b =
+        _mm256_add_epi16(_mm256_unpacklo_epi32(v[2], v[3]), _mm256_unpackhi_epi32(v[2], v[3]));
+    __m256i s = _mm256_add_epi16(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+    s = _mm256_madd_epi16(s, _mm256_set1_epi16(1));
     return _mm256_permutevar8x32_epi32(s, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
 CSN_INLINE __m256 add_groups(__m256 acc, const __m256i v[4], __m256 ws, const float *xs,
-                             const int32_t *xsum) {
+                             const int16_t *offset) {
     __m256i s = sums_of_pairs(v);
-    s = _mm256_sub_epi32(s, _mm256_slli_epi32(csn_load256(xsum), 3));
+    s = _mm256_add_epi32(s, _mm256_madd_epi16(csn_load256(offset), _mm256_set1_epi16(1)));
     __m256 f = _mm256_mul_ps(_mm256_mul_ps(ws, _mm256_loadu_ps(xs)), _mm256_cvtepi32_ps(s));
     return _mm256_add_ps(acc, f);
 }
 
 CSN_INLINE float row_dot(enum form form, const uint8_t *nib, const struct row_scales *s,
-                         uint64_t gpr, const int8_t *split, const float *xs, const int32_t *xsum) {
+                         uint64_t gpr, const int8_t *split, const float *xs,
+                         const int16_t *offset) {
     const uint64_t stride = form == Q4_TILED ? 18 : 16;
     __m256 acc = _mm256_setzero_ps();
     __m256i v[4];
@@ -127,7 +137,7 @@ CSN_INLINE float row_dot(enum form form, const uint8_t *nib, const struct row_sc
         if (form == Q4_TILED) {
             csn_prefetch(p, AHEAD + 128);
         }
-        acc = add_groups(acc, v, scales(form, s, g, 8), xs + g, xsum + g);
+        acc = add_groups(acc, v, scales(form, s, g, 8), xs + g, offset + 2 * g);
     }
     if (g < gpr) {
         const uint8_t *p = nib + g * stride;
@@ -142,7 +152,7 @@ CSN_INLINE float row_dot(enum form form, const uint8_t *nib, const struct row_sc
                 v[k] = dot_pair(n0, n1, split + g * 32 + k * 64);
             }
         }
-        acc = add_groups(acc, v, scales(form, s, g, n), xs + g, xsum + g);
+        acc = add_groups(acc, v, scales(form, s, g, n), xs + g, offset + 2 * g);
     }
     return csn_tree_avx2(acc);
 }
@@ -221,9 +231,9 @@ CSN_INLINE void matmul(enum form form, const struct q4 *m, const csn_x8 *x, uint
         for (uint64_t t = 0; t < n; t++) {
             for (uint64_t r = b; r < b1; r++) {
                 struct row_scales s = scales_of_row(form, m, r);
-                y[t * y_stride + r] = row_dot(form, m->nib + r * m->gpr * m->stride, &s, m->gpr,
-                                              x->split + t * x->q_stride,
-                                              x->scale + t * x->g_stride, x->sum + t * x->g_stride);
+                y[t * y_stride + r] = row_dot(
+                    form, m->nib + r * m->gpr * m->stride, &s, m->gpr, x->split + t * x->q_stride,
+                    x->scale + t * x->g_stride, x->offset + t * x->g_stride * 2);
             }
         }
     }

@@ -44,12 +44,13 @@ CSN_INLINE __m256i codes32(const __m256 v[4], float scale) {
                                        _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-CSN_INLINE int32_t sum32(__m256i q) {
+/* Both 16-bit offsets of a group as one word. */
+CSN_INLINE int32_t offsets(__m256i q) {
     __m256i s = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
-    s = _mm256_madd_epi16(s, _mm256_set1_epi16(1));
-    __m128i a = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
-    a = _mm_add_epi32(a, _mm_shuffle_epi32(a, 0x4E));
-    return _mm_cvtsi128_si32(_mm_add_epi32(a, _mm_shuffle_epi32(a, 0xB1)));
+    __m128i a = _mm_add_epi16(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+    a = _mm_add_epi16(a, _mm_shuffle_epi32(a, 0x4E));
+    a = _mm_add_epi16(a, _mm_shuffle_epi32(a, 0xB1));
+    return _mm_cvtsi128_si32(_mm_mullo_epi16(a, _mm_set1_epi16(-8)));
 }
 
 CSN_INLINE void store_split(__m256i q, int8_t *even) {
@@ -66,7 +67,7 @@ void csn_quantise_x8_any_avx2(const float *x, uint64_t x_stride, const csn_x8 *x
         int8_t *q = x8->q + t * x8->q_stride;
         int8_t *split = x8->split + t * x8->q_stride;
         float *scale = x8->scale + t * x8->g_stride;
-        int32_t *sum = x8->sum + t * x8->g_stride;
+        int16_t *offset = x8->offset + t * x8->g_stride * 2;
         uint64_t tail = x8->n_groups * 32; /* padding behind the groups, at most 8 of them + 64 */
         memset(q + tail, 0, x8->q_stride - tail);
         memset(split + tail, 0, x8->q_stride - tail);
@@ -83,7 +84,8 @@ void csn_quantise_x8_any_avx2(const float *x, uint64_t x_stride, const csn_x8 *x
                 }
             }
             scale[g] = s;
-            sum[g] = sum32(codes);
+            int32_t both = offsets(codes);
+            memcpy(offset + 2 * g, &both, sizeof(both));
             _mm256_storeu_si256((void *)(q + g * 32), codes);
             store_split(codes, split + g / 2 * 64 + g % 2 * 16);
         }
