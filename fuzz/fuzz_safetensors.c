@@ -6,10 +6,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const char shard[] =
-        "\x36\0\0\0\0\0\0\0"
-        "{\"a\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]}}"
-        "wxyz";
+    static const char shard[] = "\x36\0\0\0\0\0\0\0"
+                                "{\"a\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]}}"
+                                "wxyz";
     memory_fs fs;
     caisson_error err;
     csn_safetensors *s;

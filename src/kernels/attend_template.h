@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention and the cache's number formats; part of vec_template.h. A block of 64 positions is decoded
- * to f32 once for all query rows of the call; then rows go four at a time, so that one load of a
- * key or value serves four rows. Which rows share a step does not show in their bits. */
+/* Attention and the cache's number formats; part of vec_template.h. A block of 64 positions is
+ * decoded to f32 once for all query rows of the call; then rows go four at a time, so that one load
+ * of a key or value serves four rows. Which rows share a step does not show in their bits. */
 enum { TILE = CSN_KV_TILE, BLOCK = CSN_KV_BLOCK, ROWS = 4 };
 
 /* Below every real score, and finite, so that m - m is 0 and exp(m - anything real) is 0. */
@@ -61,7 +61,7 @@ static void decode_k_tile(const csn_kv_head *kv, uint32_t i_tile, float *out) {
         halves_to_f32(tile, out, (uint64_t)hd * TILE);
     } else {
         const int8_t *codes = (const int8_t *)tile;
-        float scale[TILE];
+        float scale[TILE] = {0};
         for (uint32_t d = 0; d < hd; d++) {
             if (d % 32 == 0) {
                 halves_to_f32(tile + (size_t)hd * TILE + (size_t)d / 32 * TILE * 2, scale, TILE);

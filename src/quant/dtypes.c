@@ -13,8 +13,7 @@ const csn_dtype *const csn_dtypes[] = {
     /* other containers: GGUF, safetensors */
     &csn_dtype_q4_0, &csn_dtype_q4_1, &csn_dtype_q5_0, &csn_dtype_q5_1, &csn_dtype_q8_0,
     &csn_dtype_q2_k, &csn_dtype_q3_k, &csn_dtype_q4_k, &csn_dtype_q5_k, &csn_dtype_q6_k,
-    &csn_dtype_iq4_nl, &csn_dtype_iq4_xs, &csn_dtype_mxfp4, &csn_dtype_f8_e4m3,
-    &csn_dtype_f8_e5m2,
+    &csn_dtype_iq4_nl, &csn_dtype_iq4_xs, &csn_dtype_mxfp4, &csn_dtype_f8_e4m3, &csn_dtype_f8_e5m2,
     /* known by name and size only (foreign.c) */
     &csn_dtype_q8_1, &csn_dtype_q8_k, &csn_dtype_iq2_xxs, &csn_dtype_iq2_xs, &csn_dtype_iq3_xxs,
     &csn_dtype_iq1_s, &csn_dtype_iq3_s, &csn_dtype_iq2_s, &csn_dtype_i8, &csn_dtype_i16,

@@ -72,7 +72,8 @@ void csn_store_free(csn_store *s) {
         csn_file *f = s->cmf->file;
         f->ops->unmap(f, s->map, s->cmf->envelope.file_bytes);
     }
-    for (uint32_t i = 0; s->blocks != NULL && i < s->cmf->dir.n; i++) {
+    uint32_t n = s->cmf != NULL ? s->cmf->dir.n : 0; /* a store half made has no blocks yet */
+    for (uint32_t i = 0; s->blocks != NULL && i < n; i++) {
         csn_free_aligned(s->blocks[i]);
     }
     csn_free(s->blocks);

@@ -87,7 +87,7 @@ CSN_INLINE void matmul(decode_fn decode, const csn_matrix *w, const float *x, ui
             memset(lane, 0, nt * sizeof(lane[0]));
             for (uint64_t c = 0; c < w->cols; c += PIECE) {
                 uint64_t m = w->cols - c < PIECE ? w->cols - c : PIECE;
-                const void *rows[ROWS];
+                const void *rows[ROWS] = {0};
                 for (int i = 0; i < ROWS; i++) {
                     rows[i] = i < nr ? decode(w, r + (uint64_t)i, c, m, buf[i]) : rows[0];
                 }
