@@ -36,14 +36,24 @@ INLINE uint16_t f32_to_half(float x) {
     return (uint16_t)(sign | (bits - 0x38000000) >> 13);
 }
 
+typedef uint16_t v8h __attribute__((vector_size(16), aligned(1), may_alias));
+
+/* Eight halves, as half_to_f32. */
+INLINE v8f load_halves(const uint8_t *p) {
+#ifdef __F16C__
+    return (v8f)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+#else
+    v8i h = __builtin_convertvector(*(const v8h *)p, v8i);
+    v8f magnitude = (v8f)((h & 0x7FFF) << 13) * 0x1p112f;
+    return (v8f)((v8i)magnitude | (h & 0x8000) << 16);
+#endif
+}
+
 INLINE void halves_to_f32(const uint8_t *src, float *dst, uint64_t n) {
     uint64_t i = 0;
-#ifdef __F16C__
     for (; i + 8 <= n; i += 8) {
-        __m128i h = _mm_loadu_si128((const __m128i *)(const void *)(src + 2 * i));
-        _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(h));
+        store(dst + i, load_halves(src + 2 * i));
     }
-#endif
     for (; i < n; i++) {
         uint16_t h;
         memcpy(&h, src + 2 * i, sizeof(h));
@@ -166,16 +176,23 @@ static void vec_kv_store(const csn_kv_head *kv, uint32_t pos, const float *k, co
     store_v(kv, pos, v);
 }
 
-/* Scores of nr rows q [nr][hd] for one tile: s[row * BLOCK + 0..15], over rising d. */
-INLINE void score_tile(const int nr, const float *q, uint32_t hd, const float *k, float *s) {
+/* Number i of an array of halves or floats, and the seven behind it. */
+INLINE v8f load_of(const bool half, const uint8_t *p, size_t i) {
+    return half ? load_halves(p + 2 * i) : load((const float *)(const void *)p + i);
+}
+
+/* Scores of nr rows q [nr][hd] for one tile of keys, halves or floats: s[row * BLOCK + 0..15], over
+ * rising d. */
+INLINE void score_tile(const int nr, const bool half, const float *q, uint32_t hd, const uint8_t *k,
+                       float *s) {
     v8f acc[ROWS][2];
     UNROLL for (int r = 0; r < nr; r++) {
         acc[r][0] = splat(0.0f);
         acc[r][1] = splat(0.0f);
     }
     for (uint32_t d = 0; d < hd; d++) {
-        v8f k0 = load(k + (size_t)d * TILE);
-        v8f k1 = load(k + (size_t)d * TILE + 8);
+        v8f k0 = load_of(half, k, (size_t)d * TILE);
+        v8f k1 = load_of(half, k, (size_t)d * TILE + 8);
         UNROLL for (int r = 0; r < nr; r++) {
             v8f x = splat(q[(size_t)r * hd + d]);
             acc[r][0] += x * k0;
@@ -188,17 +205,19 @@ INLINE void score_tile(const int nr, const float *q, uint32_t hd, const float *k
     }
 }
 
-/* out[row] = out[row] * correction[row] + sum over n keys of p[row][key] * v[key], 16 dims. */
-INLINE void mix_values(const int nr, const float *p, const float *v, uint32_t v_stride, uint32_t n,
-                       const float *correction, float *out, uint32_t out_stride) {
+/* out[row] = out[row] * correction[row] + sum over n keys of p[row][key] * v[key], 16 dims from d
+ * on; values are halves or floats. */
+INLINE void mix_values(const int nr, const bool half, const float *p, const uint8_t *v,
+                       uint32_t v_stride, uint32_t d, uint32_t n, const float *correction,
+                       float *out, uint32_t out_stride) {
     v8f acc[ROWS][2];
     UNROLL for (int r = 0; r < nr; r++) {
         acc[r][0] = splat(0.0f);
         acc[r][1] = splat(0.0f);
     }
     for (uint32_t j = 0; j < n; j++) {
-        v8f v0 = load(v + (size_t)j * v_stride);
-        v8f v1 = load(v + (size_t)j * v_stride + 8);
+        v8f v0 = load_of(half, v, (size_t)j * v_stride + d);
+        v8f v1 = load_of(half, v, (size_t)j * v_stride + d + 8);
         UNROLL for (int r = 0; r < nr; r++) {
             v8f x = splat(p[r * BLOCK + j]);
             acc[r][0] += x * v0;
@@ -206,7 +225,7 @@ INLINE void mix_values(const int nr, const float *p, const float *v, uint32_t v_
         }
     }
     UNROLL for (int r = 0; r < nr; r++) {
-        float *o = out + (size_t)r * out_stride;
+        float *o = out + (size_t)r * out_stride + d;
         store(o, load(o) * correction[r] + acc[r][0]);
         store(o + 8, load(o + 8) * correction[r] + acc[r][1]);
     }
@@ -250,7 +269,7 @@ INLINE float softmax_row(float *s, uint32_t k0, uint32_t k1, float softcap, floa
 }
 
 struct attend_state { /* shapes for R rows, hdp = head_dim rounded up to 16 */
-    float *k;         /* [BLOCK / TILE][head_dim][TILE] */
+    float *k;         /* [BLOCK / TILE][head_dim][TILE] the block as f32 */
     float *v;         /* [BLOCK][hdp] */
     float *q;         /* [R][head_dim], scaled */
     float *out;       /* [R][hdp] */
@@ -258,8 +277,10 @@ struct attend_state { /* shapes for R rows, hdp = head_dim rounded up to 16 */
     uint32_t hdp;
 };
 
-/* One block for rows [r, r + nr) of the call. */
-INLINE void attend_rows(const int nr, const csn_attend *a, const struct attend_state *st,
+/* One block for rows [r, r + nr) of the call; its keys and values as f32, or as they are stored
+ * (halves). */
+INLINE void attend_rows(const int nr, const bool half, const csn_attend *a,
+                        const struct attend_state *st, const uint8_t *k, const uint8_t *v,
                         uint64_t r, uint32_t base) {
     uint32_t hd = a->kv.head_dim;
     uint32_t k0[ROWS];
@@ -279,7 +300,8 @@ INLINE void attend_rows(const int nr, const csn_attend *a, const struct attend_s
     float s[ROWS * BLOCK];
     float correction[ROWS];
     for (uint32_t j = low / TILE * TILE; j < high; j += TILE) {
-        score_tile(nr, st->q + r * hd, hd, st->k + (size_t)j * hd, s + j);
+        size_t at = (size_t)j * hd * (half ? 2 : sizeof(float));
+        score_tile(nr, half, st->q + r * hd, hd, k + at, s + j);
     }
     for (int i = 0; i < nr; i++) {
         /* tiles that were not computed are outside [k0, k1): softmax_row overwrites them */
@@ -294,8 +316,47 @@ INLINE void attend_rows(const int nr, const csn_attend *a, const struct attend_s
         correction[i] = softmax_row(row, k0[i], end, a->softcap, st->m + r + i, st->l + r + i);
     }
     for (uint32_t d = 0; d < st->hdp; d += 16) {
-        mix_values(nr, s + low, st->v + (size_t)low * st->hdp + d, st->hdp, high - low, correction,
-                   st->out + r * st->hdp + d, st->hdp);
+        size_t at = (size_t)low * st->hdp * (half ? 2 : sizeof(float));
+        mix_values(nr, half, s + low, v + at, st->hdp, d, high - low, correction,
+                   st->out + r * st->hdp, st->hdp);
+    }
+}
+
+/* Decodes the block once, then takes its rows four at a time. */
+static void attend_block(const csn_attend *a, const struct attend_state *st, uint64_t n_rows,
+                         uint32_t base, uint32_t n_keys) {
+    for (uint32_t j = 0; j < n_keys; j += TILE) {
+        decode_k_tile(&a->kv, (base + j) / TILE, st->k + (size_t)j * a->kv.head_dim);
+    }
+    for (uint32_t j = 0; j < n_keys; j++) {
+        decode_v_row(&a->kv, base + j, st->v + (size_t)j * st->hdp, st->hdp);
+    }
+    const uint8_t *k = (const uint8_t *)st->k;
+    const uint8_t *v = (const uint8_t *)st->v;
+    uint64_t r = 0;
+    for (; r + ROWS <= n_rows; r += ROWS) {
+        attend_rows(ROWS, false, a, st, k, v, r, base);
+    }
+    switch (n_rows - r) {
+    case 3: attend_rows(3, false, a, st, k, v, r, base); break;
+    case 2: attend_rows(2, false, a, st, k, v, r, base); break;
+    case 1: attend_rows(1, false, a, st, k, v, r, base); break;
+    default: break;
+    }
+}
+
+/* Up to four rows over halves as they are stored: each key is read once, so decoding it to memory
+ * first would only cost. */
+static void attend_block_halves(const csn_attend *a, const struct attend_state *st, uint64_t n_rows,
+                                uint32_t base) {
+    uint32_t hd = a->kv.head_dim;
+    const uint8_t *k = a->kv.k + base / TILE * csn_kv_k_tile_bytes(CSN_KV_F16, hd);
+    const uint8_t *v = a->kv.v + base * csn_kv_v_row_bytes(CSN_KV_F16, hd);
+    switch (n_rows) {
+    case 4: attend_rows(4, true, a, st, k, v, 0, base); break;
+    case 3: attend_rows(3, true, a, st, k, v, 0, base); break;
+    case 2: attend_rows(2, true, a, st, k, v, 0, base); break;
+    default: attend_rows(1, true, a, st, k, v, 0, base); break;
     }
 }
 
@@ -320,25 +381,15 @@ static void vec_attend(const csn_attend *a) {
     }
     memset(st.out, 0, n_rows * st.hdp * sizeof(float));
 
+    bool as_stored =
+        n_rows <= ROWS && a->kv.type_k == CSN_KV_F16 && a->kv.type_v == CSN_KV_F16 && st.hdp == hd;
     uint32_t last = a->pos0 + a->n_queries - 1;
     uint32_t first = a->window != 0 && a->pos0 + 1 > a->window ? a->pos0 + 1 - a->window : 0;
     for (uint32_t base = first / BLOCK * BLOCK; base <= last; base += BLOCK) {
-        uint32_t end = last - base + 1 < BLOCK ? last - base + 1 : BLOCK;
-        for (uint32_t j = 0; j < end; j += TILE) {
-            decode_k_tile(&a->kv, (base + j) / TILE, st.k + (size_t)j * hd);
-        }
-        for (uint32_t j = 0; j < end; j++) {
-            decode_v_row(&a->kv, base + j, st.v + (size_t)j * st.hdp, st.hdp);
-        }
-        uint64_t r = 0;
-        for (; r + ROWS <= n_rows; r += ROWS) {
-            attend_rows(ROWS, a, &st, r, base);
-        }
-        switch (n_rows - r) {
-        case 3: attend_rows(3, a, &st, r, base); break;
-        case 2: attend_rows(2, a, &st, r, base); break;
-        case 1: attend_rows(1, a, &st, r, base); break;
-        default: break;
+        if (as_stored) {
+            attend_block_halves(a, &st, n_rows, base);
+        } else {
+            attend_block(a, &st, n_rows, base, last - base + 1 < BLOCK ? last - base + 1 : BLOCK);
         }
     }
     for (uint64_t r = 0; r < n_rows; r++) {
