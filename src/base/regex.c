@@ -123,7 +123,8 @@ caisson_status csn_regex_find(const csn_regex *re, csn_regex_scratch *s, csn_str
                               bool *found, size_t *start, size_t *end, caisson_error *err) {
     PCRE2_SPTR bytes = (PCRE2_SPTR)(text.len > 0 ? text.ptr : "");
     int rc = pcre2_match(re->code, bytes, text.len, from, PCRE2_NO_UTF_CHECK, s->data, s->match);
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) { /* repeated groups on a long line: slower, on the heap */
+    if (rc ==
+        PCRE2_ERROR_JIT_STACKLIMIT) { /* repeated groups on a long line: slower, on the heap */
         rc = pcre2_match(re->code, bytes, text.len, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
                          s->data, s->match);
     }

@@ -19,8 +19,8 @@ void csn_regex_free(csn_regex *re);
 caisson_status csn_regex_scratch_new(csn_regex_scratch **ret, caisson_error *err);
 void csn_regex_scratch_free(csn_regex_scratch *s);
 
-/* The leftmost match at or after byte `from` of `text`, which must be valid UTF-8 with `from` at the
- * start of a code point (or at the end). Looks behind `from`. Without a match *found is false.
+/* The leftmost match at or after byte `from` of `text`, which must be valid UTF-8 with `from` at
+ * the start of a code point (or at the end). Looks behind `from`. Without a match *found is false.
  * Errors: CAISSON_E_LIMIT (match limit or stack), CAISSON_E_NOMEM. */
 caisson_status csn_regex_find(const csn_regex *re, csn_regex_scratch *s, csn_str text, size_t from,
                               bool *found, size_t *start, size_t *end, caisson_error *err);

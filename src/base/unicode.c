@@ -17,17 +17,15 @@ bool csn_norm_is_inert(csn_norm_form form, uint32_t cp) {
     }
     /* Blocks whose letters neither decompose nor combine, in any form. */
     if ((cp >= 0x4e00 && cp <= 0x9fff) || (cp >= 0x3400 && cp <= 0x4dbf) ||
-        (cp >= 0x1f300 && cp <= 0x1f64f) || cp == 0x2010 ||
-        (cp >= 0x0431 && cp <= 0x0438) || (cp >= 0x043a && cp <= 0x044f) ||
-        (cp >= 0x3041 && cp <= 0x304b)) {
+        (cp >= 0x1f300 && cp <= 0x1f64f) || cp == 0x2010 || (cp >= 0x0431 && cp <= 0x0438) ||
+        (cp >= 0x043a && cp <= 0x044f) || (cp >= 0x3041 && cp <= 0x304b)) {
         return true;
     }
     /* Precomposed letters stay as they are in NFC; none of these follows and joins a letter. */
-    if (form == CSN_NFC &&
-        ((cp >= 0x80 && cp < 0x300) || (cp >= 0x400 && cp <= 0x482) ||
-         (cp >= 0xac00 && cp <= 0xd7a3) || (cp >= 0x3041 && cp <= 0x3096) ||
-         (cp >= 0x30a1 && cp <= 0x30fa) || (cp >= 0x2010 && cp <= 0x205f) ||
-         (cp >= 0x3001 && cp <= 0x3029) || (cp >= 0xff00 && cp <= 0xffef))) {
+    if (form == CSN_NFC && ((cp >= 0x80 && cp < 0x300) || (cp >= 0x400 && cp <= 0x482) ||
+                            (cp >= 0xac00 && cp <= 0xd7a3) || (cp >= 0x3041 && cp <= 0x3096) ||
+                            (cp >= 0x30a1 && cp <= 0x30fa) || (cp >= 0x2010 && cp <= 0x205f) ||
+                            (cp >= 0x3001 && cp <= 0x3029) || (cp >= 0xff00 && cp <= 0xffef))) {
         return true;
     }
     return false;
@@ -80,8 +78,8 @@ static void sort_marks(int32_t *cp, size_t n, int32_t *tmp) {
             size_t a = lo;
             size_t b = mid;
             for (size_t k = lo; k < hi; k++) {
-                bool left = b == hi ||
-                            (a < mid && combining_class(cp[a]) <= combining_class(cp[b]));
+                bool left =
+                    b == hi || (a < mid && combining_class(cp[a]) <= combining_class(cp[b]));
                 tmp[k] = left ? cp[a++] : cp[b++];
             }
             memcpy(cp + lo, tmp + lo, (hi - lo) * sizeof(*cp));
@@ -119,8 +117,7 @@ caisson_status csn_norm_finish(csn_norm_form form, csn_cps *c, caisson_error *er
     csn_free(tmp);
     if (status == CAISSON_OK && is_composing(form) && c->n > 0) {
         utf8proc_ssize_t n = utf8proc_normalize_utf32(
-            c->cp, (utf8proc_ssize_t)c->n,
-            (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+            c->cp, (utf8proc_ssize_t)c->n, (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
         c->n = n < 0 ? c->n : (size_t)n;
     }
     return status;

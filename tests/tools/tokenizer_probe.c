@@ -51,7 +51,8 @@ int main(int argc, char **argv) {
         csn_fs_read_all(csn_fs_os(), argv[1], CAISSON_MAX_TOKENIZER_BYTES, &file, &err) !=
             CAISSON_OK ||
         csn_tokenizer_load(csn_buf_view(&file), &t, &err) != CAISSON_OK) {
-        fprintf(stderr, "%s\n", argc < 2 ? "usage" : caisson_error_format(&err, line, sizeof(line)));
+        fprintf(stderr, "%s\n",
+                argc < 2 ? "usage" : caisson_error_format(&err, line, sizeof(line)));
         return 1;
     }
     csn_buf_free(&file);

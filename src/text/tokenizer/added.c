@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Added tokens: which ids they have, and finding them in a text.
  *
- * Ids follow the package: a token that the model knows keeps the model's id, the others are numbered
- * on from the size of the vocabulary; the file's own `id` says nothing. Matching is leftmost, then
- * longest, through a byte trie that most positions leave at the root. */
+ * Ids follow the package: a token that the model knows keeps the model's id, the others are
+ * numbered on from the size of the vocabulary; the file's own `id` says nothing. Matching is
+ * leftmost, then longest, through a byte trie that most positions leave at the root. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -265,9 +265,9 @@ static caisson_status read_token(csn_added_token *t, csn_arena *arena, const csn
     csn_str content;
     CSN_TRY(csn_tok_str(v, path, "content", &content, err));
     if (content.len > MAX_ADDED_BYTES) {
-        return CSN_FAIL(err, CAISSON_E_LIMIT, .section = "tokenizer",
-                        .tensor = CSN_STR("added_tokens.content"), .what = "added token is too long",
-                        CSN_VALUES(MAX_ADDED_BYTES, content.len));
+        return CSN_FAIL(
+            err, CAISSON_E_LIMIT, .section = "tokenizer", .tensor = CSN_STR("added_tokens.content"),
+            .what = "added token is too long", CSN_VALUES(MAX_ADDED_BYTES, content.len));
     }
     CSN_TRY(csn_arena_str(arena, content, &t->content, err));
     CSN_TRY(csn_tok_bool(v, path, "single_word", false, &t->single_word, err));

@@ -2,9 +2,10 @@
 /* Byte pair encoding as the tokenizers package does it: the code points of a piece become symbols,
  * then the pair of lowest rank (leftmost on a tie) is merged until no pair has a rank.
  *
- * Short pieces are merged by looking through all pairs, long ones through a heap, so that a piece of
- * 200 kB costs n log n. A SentencePiece-style file makes one piece of a whole text: it is cut
- * between words where no merge can reach across (`cut_before`), which changes nothing but the cost. */
+ * Short pieces are merged by looking through all pairs, long ones through a heap, so that a piece
+ * of 200 kB costs n log n. A SentencePiece-style file makes one piece of a whole text: it is cut
+ * between words where no merge can reach across (`cut_before`), which changes nothing but the cost.
+ */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -101,8 +102,8 @@ static bool is_byte_token(csn_str s) {
     return s.len == 6 && csn_str_starts(s, CSN_STR("<0x"));
 }
 
-/* Notes which code points may stand before a word mark inside a token. Cutting is allowed only where
- * symbols are the code points themselves: a merge of <unk> or of a byte token could join what
+/* Notes which code points may stand before a word mark inside a token. Cutting is allowed only
+ * where symbols are the code points themselves: a merge of <unk> or of a byte token could join what
  * stands for other text. */
 static caisson_status note_cut(csn_tok_model *m, csn_cps *inside, csn_str unk,
                                const pending_merge *p, caisson_error *err) {
@@ -172,8 +173,8 @@ static caisson_status flush_merges(csn_tok_model *m, pending_merge *p, size_t n,
     return CAISSON_OK;
 }
 
-static caisson_status load_merges(csn_tok_model *m, const csn_jval *v, csn_str unk,
-                                  csn_cps *inside, csn_buf *joined, caisson_error *err) {
+static caisson_status load_merges(csn_tok_model *m, const csn_jval *v, csn_str unk, csn_cps *inside,
+                                  csn_buf *joined, caisson_error *err) {
     size_t n = csn_jval_len(v);
     if (csn_jval_kind(v) != CSN_JSON_ARRAY || n > 4 * (size_t)CAISSON_MAX_TOKENS) {
         return csn_tok_fail(err, CAISSON_E_PARSE, "model.merges", "not an array, or too long",
@@ -241,8 +242,7 @@ caisson_status csn_bpe_load(csn_tok_model *m, csn_arena *arena, const csn_jval *
     csn_cps inside = {0};
     csn_buf joined = CSN_BUF_INIT((size_t)MERGE_BLOCK * 2 * CSN_TOK_MAX_TOKEN_BYTES);
     m->may_cut = m->prefix.len == 0 && m->suffix.len == 0;
-    caisson_status status =
-        load_merges(m, csn_jval_get(model, "merges"), s, &inside, &joined, err);
+    caisson_status status = load_merges(m, csn_jval_get(model, "merges"), s, &inside, &joined, err);
     if (status == CAISSON_OK && inside.n > 0) {
         status = csn_arena_alloc(arena, inside.n, sizeof(uint32_t), (void **)&m->cut_before, err);
         if (status == CAISSON_OK) {

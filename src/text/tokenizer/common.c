@@ -32,8 +32,7 @@ caisson_status csn_tok_bool(const csn_jval *o, const char *path, const char *key
         *ret = dflt;
         return CAISSON_OK;
     }
-    return csn_jval_bool(v, ret) ? CAISSON_OK
-                                 : fail_member(err, path, key, "not true or false");
+    return csn_jval_bool(v, ret) ? CAISSON_OK : fail_member(err, path, key, "not true or false");
 }
 
 caisson_status csn_tok_opt_str(const csn_jval *o, const char *path, const char *key, csn_str *ret,

@@ -2,8 +2,9 @@
 /* Decoders, as a chain of filters that tokens flow through one by one. A whole decode is the stream
  * with all ids fed and flushed, so the two cannot differ.
  *
- * Behind Fuse and ByteLevel the text is one token to the package; here its parts flow on, and a step
- * there works on the whole text through its own state. Steps that could not are refused at load. */
+ * Behind Fuse and ByteLevel the text is one token to the package; here its parts flow on, and a
+ * step there works on the whole text through its own state. Steps that could not are refused at
+ * load. */
 #include "base/alloc.h"
 #include "base/utf8.h"
 #include "text/tokenizer/tok_internal.h"
@@ -89,8 +90,8 @@ static caisson_status load_step(csn_dec_step *step, csn_arena *arena, const csn_
                : CAISSON_OK;
 }
 
-static caisson_status load_steps(csn_decoder *d, csn_arena *arena, const csn_jval *v,
-                                 bool *in_text, caisson_error *err) {
+static caisson_status load_steps(csn_decoder *d, csn_arena *arena, const csn_jval *v, bool *in_text,
+                                 caisson_error *err) {
     csn_str type;
     CSN_TRY(csn_tok_type(v, "decoder", &type, err));
     if (csn_str_is(type, "Sequence")) {

@@ -91,7 +91,7 @@ static size_t char_at(csn_str s, size_t i, uint32_t *cp) {
  * first doubtful one to the next that is sure to stay. */
 static caisson_status run_form(const csn_norm_step *step, csn_norm_scratch *s, caisson_error *err) {
     csn_str in = csn_buf_view(&s->a.text);
-    size_t done = 0;      /* written up to here */
+    size_t done = 0;       /* written up to here */
     size_t last_inert = 0; /* start of the last character seen that stays */
     for (size_t i = 0; i < in.len;) {
         uint32_t cp;

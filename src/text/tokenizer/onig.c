@@ -16,9 +16,9 @@ typedef struct translator {
     size_t at;
     csn_buf *out;
     caisson_error *err;
-    unsigned depth;             /* open groups */
-    uint8_t extra[MAX_NEST];    /* brackets that an isolated option opened in each group */
-    bool can_repeat;            /* something stands before that a quantifier can take */
+    unsigned depth;          /* open groups */
+    uint8_t extra[MAX_NEST]; /* brackets that an isolated option opened in each group */
+    bool can_repeat;         /* something stands before that a quantifier can take */
     unsigned class_depth;
 } translator;
 
@@ -75,21 +75,44 @@ static caisson_status put_word(translator *t, csn_buf *out) {
                        t->err);
 }
 
-static const char *const generals[][2] = {
-    {"L", "letter"}, {"Lu", "uppercaseletter"}, {"Ll", "lowercaseletter"},
-    {"Lt", "titlecaseletter"}, {"Lm", "modifierletter"}, {"Lo", "otherletter"}, {"M", "mark"},
-    {"Mn", "nonspacingmark"}, {"Mc", "spacingmark"}, {"Me", "enclosingmark"}, {"N", "number"},
-    {"Nd", "decimalnumber"}, {"Nl", "letternumber"}, {"No", "othernumber"}, {"P", "punctuation"},
-    {"Pc", "connectorpunctuation"}, {"Pd", "dashpunctuation"}, {"Ps", "openpunctuation"},
-    {"Pe", "closepunctuation"}, {"Pi", "initialpunctuation"}, {"Pf", "finalpunctuation"},
-    {"Po", "otherpunctuation"}, {"S", "symbol"}, {"Sm", "mathsymbol"}, {"Sc", "currencysymbol"},
-    {"Sk", "modifiersymbol"}, {"So", "othersymbol"}, {"Z", "separator"}, {"Zs", "spaceseparator"},
-    {"Zl", "lineseparator"}, {"Zp", "paragraphseparator"}, {"Cc", "control"}, {"Cf", "format"},
-    {"Co", "privateuse"}};
+static const char *const generals[][2] = {{"L", "letter"},
+                                          {"Lu", "uppercaseletter"},
+                                          {"Ll", "lowercaseletter"},
+                                          {"Lt", "titlecaseletter"},
+                                          {"Lm", "modifierletter"},
+                                          {"Lo", "otherletter"},
+                                          {"M", "mark"},
+                                          {"Mn", "nonspacingmark"},
+                                          {"Mc", "spacingmark"},
+                                          {"Me", "enclosingmark"},
+                                          {"N", "number"},
+                                          {"Nd", "decimalnumber"},
+                                          {"Nl", "letternumber"},
+                                          {"No", "othernumber"},
+                                          {"P", "punctuation"},
+                                          {"Pc", "connectorpunctuation"},
+                                          {"Pd", "dashpunctuation"},
+                                          {"Ps", "openpunctuation"},
+                                          {"Pe", "closepunctuation"},
+                                          {"Pi", "initialpunctuation"},
+                                          {"Pf", "finalpunctuation"},
+                                          {"Po", "otherpunctuation"},
+                                          {"S", "symbol"},
+                                          {"Sm", "mathsymbol"},
+                                          {"Sc", "currencysymbol"},
+                                          {"Sk", "modifiersymbol"},
+                                          {"So", "othersymbol"},
+                                          {"Z", "separator"},
+                                          {"Zs", "spaceseparator"},
+                                          {"Zl", "lineseparator"},
+                                          {"Zp", "paragraphseparator"},
+                                          {"Cc", "control"},
+                                          {"Cf", "format"},
+                                          {"Co", "privateuse"}};
 static const char *const scripts[] = {
-    "Han", "Hiragana", "Katakana", "Hangul", "Latin", "Greek", "Cyrillic", "Arabic", "Hebrew",
-    "Thai", "Devanagari", "Bengali", "Tamil", "Telugu", "Georgian", "Armenian", "Khmer", "Lao",
-    "Myanmar", "Tibetan", "Bopomofo"};
+    "Han",      "Hiragana", "Katakana", "Hangul",     "Latin",   "Greek",   "Cyrillic",
+    "Arabic",   "Hebrew",   "Thai",     "Devanagari", "Bengali", "Tamil",   "Telugu",
+    "Georgian", "Armenian", "Khmer",    "Lao",        "Myanmar", "Tibetan", "Bopomofo"};
 
 static bool same_name(const char *a, csn_str b) {
     size_t k = 0;
@@ -150,9 +173,7 @@ static caisson_status read_set_escape(translator *t, csn_buf *out, bool *is_set,
     case 'h':
     case 'H': t->at += 2; return csn_buf_str(out, CSN_STR("0-9a-fA-F"), t->err);
     case 'w':
-    case 'W':
-        t->at += 2;
-        return put_word(t, out);
+    case 'W': t->at += 2; return put_word(t, out);
     default: *is_set = false; return CAISSON_OK;
     }
 }
@@ -225,8 +246,8 @@ static caisson_status read_literal(translator *t, uint32_t *ret) {
 }
 
 /* ---- bracketed classes ----
- * A class becomes an expression that matches one character. As long as it is a plain union that is a
- * class of PCRE2; a complement inside it, a nested class or an intersection makes it a group. */
+ * A class becomes an expression that matches one character. As long as it is a plain union that is
+ * a class of PCRE2; a complement inside it, a nested class or an intersection makes it a group. */
 typedef struct class_parts {
     csn_buf members; /* plain members */
     csn_buf others;  /* further alternatives, each with a bar before it */
@@ -341,8 +362,8 @@ static caisson_status read_class(translator *t, csn_buf *out) {
     } else if (status == CAISSON_OK) {
         status = class_union(t, &p, &all);
         if (status == CAISSON_OK) {
-            status = csn_buf_printf(out, t->err, is_negated ? "(?:(?!%s)(?s:.))" : "(?:%s)",
-                                    all.ptr);
+            status =
+                csn_buf_printf(out, t->err, is_negated ? "(?:(?!%s)(?s:.))" : "(?:%s)", all.ptr);
         }
     }
     csn_buf_free(&p.members);
@@ -569,8 +590,8 @@ static caisson_status read_one(translator *t) {
     uint32_t cp;
     CSN_TRY(read_literal(t, &cp));
     t->can_repeat = true;
-    if (cp < 0x80 && !((cp >= '0' && cp <= '9') || (cp >= 'a' && cp <= 'z') ||
-                       (cp >= 'A' && cp <= 'Z'))) {
+    if (cp < 0x80 &&
+        !((cp >= '0' && cp <= '9') || (cp >= 'a' && cp <= 'z') || (cp >= 'A' && cp <= 'Z'))) {
         return put_cp(t, t->out, cp);
     }
     char utf8[4];

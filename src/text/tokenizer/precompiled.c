@@ -99,7 +99,8 @@ static bool transform(const csn_norm_step *step, csn_str s, csn_str *ret) {
             }
             size_t at = step->trie[node] & 0x7fffffffu;
             if (at > step->charsmap.len ||
-                (at < step->charsmap.len && ((unsigned char)step->charsmap.ptr[at] & 0xc0) == 0x80)) {
+                (at < step->charsmap.len &&
+                 ((unsigned char)step->charsmap.ptr[at] & 0xc0) == 0x80)) {
                 return false;
             }
             size_t end = csn_str_find(step->charsmap, csn_str_make("", 1), at);

@@ -212,9 +212,7 @@ static caisson_status split_all(run *r, const csn_pre_step *step, const csn_patt
         switch (step->kind) {
         case CSN_PRE_SPLIT:
         case CSN_PRE_BYTE_LEVEL:
-        case CSN_PRE_METASPACE:
-            CSN_TRY(split_by_pattern(&sp, pattern, &s->regex, r->text));
-            break;
+        case CSN_PRE_METASPACE: CSN_TRY(split_by_pattern(&sp, pattern, &s->regex, r->text)); break;
         case CSN_PRE_DIGITS:
         case CSN_PRE_PUNCTUATION:
         case CSN_PRE_CHAR_DELIMITER:
@@ -270,8 +268,8 @@ static caisson_status to_bytes(const csn_pre_step *step, csn_str piece, bool at_
 static caisson_status to_meta(const csn_pre_step *step, csn_str piece, bool at_origin, csn_buf *out,
                               caisson_error *err) {
     csn_str mark = csn_str_make(step->cp_text, step->cp_len);
-    bool wants = step->prepend == CSN_PREPEND_ALWAYS ||
-                 (step->prepend == CSN_PREPEND_FIRST && at_origin);
+    bool wants =
+        step->prepend == CSN_PREPEND_ALWAYS || (step->prepend == CSN_PREPEND_FIRST && at_origin);
     if (wants && piece.ptr[0] != ' ' && !csn_str_starts(piece, mark)) {
         CSN_TRY(csn_buf_str(out, mark, err));
     }
@@ -377,16 +375,15 @@ static caisson_status load_metaspace(csn_pre_step *step, const csn_jval *v, cais
 }
 
 static caisson_status load_byte_level(csn_pre_step *step, const csn_jval *v, caisson_error *err) {
-    CSN_TRY(csn_tok_bool(v, "pre_tokenizer", "add_prefix_space", true, &step->add_prefix_space,
-                         err));
+    CSN_TRY(
+        csn_tok_bool(v, "pre_tokenizer", "add_prefix_space", true, &step->add_prefix_space, err));
     CSN_TRY(csn_tok_bool(v, "pre_tokenizer", "use_regex", true, &step->use_regex, err));
     return step->use_regex ? csn_pattern_from_regex(&step->pattern, csn_str_from(gpt2_split),
                                                     "pre_tokenizer", err)
                            : CAISSON_OK;
 }
 
-static caisson_status load_fixed_length(csn_pre_step *step, const csn_jval *v,
-                                        caisson_error *err) {
+static caisson_status load_fixed_length(csn_pre_step *step, const csn_jval *v, caisson_error *err) {
     const csn_jval *n = csn_jval_get(v, "length");
     step->length = 5; /* the package's default */
     if (n != NULL && (!csn_jval_u64(n, &step->length) || step->length == 0)) {
@@ -464,8 +461,8 @@ static caisson_status load_steps(csn_pretokenizer *p, csn_arena *arena, const cs
     if (csn_str_is(type, "Sequence")) {
         const csn_jval *list = csn_jval_get(v, "pretokenizers");
         if (csn_jval_kind(list) != CSN_JSON_ARRAY) {
-            return csn_tok_fail(err, CAISSON_E_PARSE, "pre_tokenizer.pretokenizers",
-                                "not an array", (csn_str){0});
+            return csn_tok_fail(err, CAISSON_E_PARSE, "pre_tokenizer.pretokenizers", "not an array",
+                                (csn_str){0});
         }
         for (csn_jiter it = csn_jval_iter(list); csn_jiter_next(&it);) {
             CSN_TRY(load_steps(p, arena, it.value, err));

@@ -100,11 +100,11 @@ typedef struct csn_tok_model {
     int32_t byte_id[256]; /* <0x00>..<0xFF>, -1 where absent */
     /* BPE */
     bool fuse_unk, ignore_merges, unk_is_missing;
-    csn_str prefix, suffix;    /* continuing_subword_prefix, end_of_word_suffix */
-    csn_merge *merges;         /* hash table, linear probing */
+    csn_str prefix, suffix; /* continuing_subword_prefix, end_of_word_suffix */
+    csn_merge *merges;      /* hash table, linear probing */
     uint32_t merge_mask;
-    int32_t char_id[0x400];    /* ids of the first code points, -1 where absent */
-    uint32_t *cut_before;      /* sorted code points; see csn_bpe_load */
+    int32_t char_id[0x400]; /* ids of the first code points, -1 where absent */
+    uint32_t *cut_before;   /* sorted code points; see csn_bpe_load */
     size_t n_cut_before;
     bool may_cut;
     /* Unigram */

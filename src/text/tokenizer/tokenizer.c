@@ -25,9 +25,9 @@ void csn_ids_free(csn_ids *ids) {
 
 /* Who reads a member given twice would read the first; the package the last: refused. */
 static caisson_status check_members(const csn_jval *root, caisson_error *err) {
-    static const char *const known[] = {"version",        "truncation",    "padding",
-                                        "added_tokens",   "normalizer",    "pre_tokenizer",
-                                        "post_processor", "decoder",       "model"};
+    static const char *const known[] = {"version",        "truncation", "padding",
+                                        "added_tokens",   "normalizer", "pre_tokenizer",
+                                        "post_processor", "decoder",    "model"};
     enum { N_KNOWN = sizeof(known) / sizeof(known[0]) };
     unsigned seen = 0;
     if (csn_jval_kind(root) != CSN_JSON_OBJECT) {
@@ -98,8 +98,8 @@ static caisson_status load_parts(csn_tokenizer *t, const csn_jval *root, caisson
     CSN_TRY(check_members(root, err));
     CSN_TRY(csn_tok_model_load(&t->model, arena, csn_jval_get(root, "model"), err));
     CSN_TRY(csn_normalizer_load(&t->normalizer, arena, csn_jval_get(root, "normalizer"), err));
-    CSN_TRY(csn_pretokenizer_load(&t->pretokenizer, arena, csn_jval_get(root, "pre_tokenizer"),
-                                  err));
+    CSN_TRY(
+        csn_pretokenizer_load(&t->pretokenizer, arena, csn_jval_get(root, "pre_tokenizer"), err));
     CSN_TRY(csn_added_load(&t->added, arena, &t->model, &t->normalizer,
                            csn_jval_get(root, "added_tokens"), err));
     CSN_TRY(csn_postprocessor_load(&t->post, arena, csn_jval_get(root, "post_processor"), err));
@@ -165,8 +165,8 @@ static caisson_status encode_rest(encoder *e, csn_str text, const uint32_t *orig
         return CAISSON_OK;
     }
     csn_str cut;
-    CSN_TRY(csn_pretokenizer_run(&e->t->pretokenizer, &e->pre, text, origin, is_first, &cut,
-                                 e->err));
+    CSN_TRY(
+        csn_pretokenizer_run(&e->t->pretokenizer, &e->pre, text, origin, is_first, &cut, e->err));
     for (size_t i = 0; i < e->pre.pieces.n; i++) {
         const csn_piece *p = &e->pre.pieces.at[i];
         csn_str piece = csn_str_make(cut.ptr + p->start, p->end - p->start);
@@ -267,10 +267,8 @@ static caisson_status encode_whole(const csn_tokenizer *t, csn_str text, const u
         return CSN_FAIL(err, CAISSON_E_LIMIT, .section = "tokenizer", .what = "text is too long",
                         CSN_VALUES(CSN_TOK_MAX_TEXT, text.len));
     }
-    encoder e = {.t = t,
-                 .special_ok = (flags & CSN_ENC_PARSE_SPECIAL) != 0,
-                 .out = out,
-                 .err = err};
+    encoder e = {
+        .t = t, .special_ok = (flags & CSN_ENC_PARSE_SPECIAL) != 0, .out = out, .err = err};
     e.model.text.max = CSN_TOK_MAX_TEXT;
     size_t from = out->n;
     bool around = (flags & CSN_ENC_SPECIAL_TOKENS) != 0;

@@ -132,8 +132,8 @@ static caisson_status load_pair(csn_tok_model *m, const csn_jval *v, uint32_t id
     csn_str text;
     double score;
     if (csn_jval_kind(v) != CSN_JSON_ARRAY || csn_jval_len(v) != 2 || !csn_jiter_next(&it) ||
-        !csn_jval_str(it.value, &text) || !csn_jiter_next(&it) ||
-        !csn_jval_f64(it.value, &score) || !isfinite(score)) {
+        !csn_jval_str(it.value, &text) || !csn_jiter_next(&it) || !csn_jval_f64(it.value, &score) ||
+        !isfinite(score)) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "tokenizer",
                         .tensor = CSN_STR("model.vocab"), .what = "entry is not [token, score]",
                         CSN_AT(id));

@@ -60,8 +60,7 @@ caisson_status csn_vocab_add(csn_vocab *v, csn_str text, uint32_t id, const char
                              caisson_error *err) {
     if (text.len > CSN_TOK_MAX_TOKEN_BYTES) {
         return CSN_FAIL(err, CAISSON_E_LIMIT, .section = "tokenizer", .tensor = csn_str_from(path),
-                        .what = "token is too long",
-                        CSN_VALUES(CSN_TOK_MAX_TOKEN_BYTES, text.len));
+                        .what = "token is too long", CSN_VALUES(CSN_TOK_MAX_TOKEN_BYTES, text.len));
     }
     if (id >= CAISSON_MAX_TOKENS) {
         return CSN_FAIL(err, CAISSON_E_LIMIT, .section = "tokenizer", .tensor = csn_str_from(path),
@@ -70,8 +69,7 @@ caisson_status csn_vocab_add(csn_vocab *v, csn_str text, uint32_t id, const char
     CSN_TRY(grow_ids(v, id, err));
     if (v->len[id] >= 0) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "tokenizer", .tensor = csn_str_from(path),
-                        .what = "two tokens have one id",
-                        CSN_TEXTS(csn_vocab_text(v, id), text));
+                        .what = "two tokens have one id", CSN_TEXTS(csn_vocab_text(v, id), text));
     }
     uint64_t hash = csn_tok_hash(text.ptr, text.len);
     uint32_t tag = (uint32_t)(hash >> 32);
