@@ -6,12 +6,12 @@
  * Eight groups of one row fill the eight lanes, so a row is read straight through.
  */
 #include "kernels/x86/gemm_i8_avx2.h"
+#include "quant/exp2_half.h"
 #include "quant/q4tp.h"
 
 enum {
-    FEW = 4,        /* below this many vectors packing costs more than it gives */
-    ROW_BLOCK = 32, /* rows that stay in L1 or L2 while a few vectors pass over them */
-    AHEAD = 1024    /* bytes of prefetch: the hardware one stops at the end of a page */
+    FEW = 4,     /* below this many vectors packing costs more than it gives */
+    AHEAD = 1024 /* bytes of prefetch: the hardware one stops at the end of a page */
 };
 
 /* Group g of row r is the flat group r * gpr + g: 16 bytes at nib + flat * stride, and its f16 at
@@ -57,7 +57,8 @@ CSN_INLINE __m256 f16_scales(const uint8_t *p, uint64_t step, uint64_t n) {
 CSN_INLINE __m256 ladder_scales(const struct row_scales *s, uint64_t g, uint64_t n) {
     uint64_t bits = 0;
     if (n == 8) {
-        memcpy(&bits, s->p + g / 8 * 5, 5);
+        const uint8_t *p = s->p + g / 8 * 5;
+        bits = (uint32_t)csn_load32(p) | (uint64_t)p[4] << 32;
     } else {
         memcpy(&bits, s->p + g / 8 * 5, (5 * n + 7) / 8);
     }
@@ -80,6 +81,33 @@ CSN_INLINE __m256 ladder_scales(const struct row_scales *s, uint64_t g, uint64_t
 CSN_INLINE __m256 scales(enum form form, const struct row_scales *s, uint64_t g, uint64_t n) {
     uint64_t step = form == Q4_TILED ? 18 : 2;
     return form == Q4TP ? ladder_scales(s, g, n) : f16_scales(s->p + g * step, step, n);
+}
+
+/* The ladders of rows r to r + 7 (those past the last repeat it), as csn_q4tp_ladder makes them: 31
+ * products one after the other, so eight rows go side by side. */
+static void eight_ladders(const struct q4 *m, uint64_t r, uint64_t r1,
+                          float rung[8][CSN_Q4TP_RUNGS]) {
+    _Alignas(32) float first[8];
+    _Alignas(32) float ratio[8];
+    for (uint64_t i = 0; i < 8; i++) {
+        const uint8_t *q = m->params + 4 * (r + i < r1 ? r + i : r1 - 1);
+        first[i] = csn_exp2_half(csn_load16(q));
+        ratio[i] = csn_exp2_half(csn_load16(q + 2));
+    }
+    __m256 t = _mm256_load_ps(first);
+    for (int c = 0; c < CSN_Q4TP_RUNGS; c += 8) {
+        __m256i v[8];
+        CSN_UNROLL
+        for (int k = 0; k < 8; k++) {
+            v[k] = _mm256_castps_si256(t);
+            t = _mm256_mul_ps(t, _mm256_load_ps(ratio));
+        }
+        csn_transpose8(v);
+        CSN_UNROLL
+        for (int i = 0; i < 8; i++) {
+            _mm256_store_si256((void *)(rung[i] + c), v[i]);
+        }
+    }
 }
 
 /* ---- one vector ---- */
@@ -184,14 +212,13 @@ static void pack_q4(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint6
     for (uint64_t o = 0; o < 2; o++) {
         uint64_t row[8];
         uint64_t first[8]; /* flat index of group g0 of each row */
-        float rung[8][CSN_Q4TP_RUNGS];
+        _Alignas(32) float rung[8][CSN_Q4TP_RUNGS];
         for (uint64_t i = 0; i < 8; i++) {
             row[i] = r + o * 8 + i < r1 ? r + o * 8 + i : r1 - 1;
             first[i] = row[i] * m->gpr + g0;
-            if (m->params != NULL) {
-                const uint8_t *q = m->params + 4 * row[i];
-                csn_q4tp_ladder(csn_load16(q), csn_load16(q + 2), rung[i]);
-            }
+        }
+        if (m->params != NULL) {
+            eight_ladders(m, row[0], r1, rung);
         }
         for (uint64_t g = 0; g < ng; g++) {
             pack_nibbles(m, first, g, p->plane[g], o);
@@ -205,12 +232,10 @@ static void pack_q4(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint6
     }
 }
 
-CSN_INLINE struct row_scales scales_of_row(enum form form, const struct q4 *m, uint64_t r) {
+CSN_INLINE struct row_scales scales_of_row(enum form form, const struct q4 *m, uint64_t r,
+                                           const float *rung) {
     struct row_scales s = {.p = m->scale + r * m->gpr * m->s_stride};
     if (form == Q4TP) {
-        const uint8_t *q = m->params + 4 * r;
-        _Alignas(32) float rung[CSN_Q4TP_RUNGS];
-        csn_q4tp_ladder(csn_load16(q), csn_load16(q + 2), rung);
         s.p = m->codes + r * m->code_bytes;
         CSN_UNROLL
         for (int k = 0; k < 4; k++) {
@@ -226,11 +251,15 @@ CSN_INLINE void matmul(enum form form, const struct q4 *m, const csn_x8 *x, uint
         gemm_i8(pack_q4, m, false, NULL, x, n, y, y_stride, r0, r1);
         return;
     }
-    for (uint64_t b = r0; b < r1; b += ROW_BLOCK) {
-        uint64_t b1 = r1 - b < ROW_BLOCK ? r1 : b + ROW_BLOCK;
+    _Alignas(32) float rung[8][CSN_Q4TP_RUNGS];
+    for (uint64_t b = r0; b < r1; b += 8) {
+        uint64_t b1 = r1 - b < 8 ? r1 : b + 8;
+        if (form == Q4TP) {
+            eight_ladders(m, b, b1, rung);
+        }
         for (uint64_t t = 0; t < n; t++) {
             for (uint64_t r = b; r < b1; r++) {
-                struct row_scales s = scales_of_row(form, m, r);
+                struct row_scales s = scales_of_row(form, m, r, rung[r - b]);
                 y[t * y_stride + r] = row_dot(
                     form, m->nib + r * m->gpr * m->stride, &s, m->gpr, x->split + t * x->q_stride,
                     x->scale + t * x->g_stride, x->offset + t * x->g_stride * 2);

@@ -57,12 +57,16 @@ CSN_INLINE float row_dot(const struct q8 *m, const int8_t *w, const int8_t *x, c
         acc = add_groups(acc, v, xs + g);
     }
     if (g < m->n_groups) {
+        uint64_t rest = whole - g;
+        __m256i part = _mm256_setzero_si256(); /* the last group, when it is short */
+        if (whole < m->n_groups) {
+            part = dot(load_group(w + whole * 32, m->last), csn_load256(x + whole * 32));
+        }
         CSN_UNROLL
-        for (int k = 0; k < 8; k++) {
-            uint64_t i = g + (uint64_t)k;
-            v[k] = i < m->n_groups ? dot(load_group(w + i * 32, i < whole ? 32 : m->last),
-                                         csn_load256(x + i * 32))
-                                   : _mm256_setzero_si256();
+        for (uint64_t k = 0; k < 8; k++) {
+            v[k] = k < rest    ? dot(csn_load256(w + (g + k) * 32), csn_load256(x + (g + k) * 32))
+                   : k == rest ? part
+                               : _mm256_setzero_si256();
         }
         acc = add_groups(acc, v, xs + g);
     }
