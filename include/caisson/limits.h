@@ -10,6 +10,7 @@
 #define CAISSON_MAX_TEMPLATE_STEPS 10000000      /* evaluation steps of one rendering */
 #define CAISSON_MAX_TEMPLATE_DEPTH 256           /* nested calls, blocks and expressions */
 #define CAISSON_MAX_TEMPLATE_OUTPUT (16u << 20)  /* bytes of one rendering */
+#define CAISSON_MAX_TEMPLATE_MEMORY (256u << 20) /* bytes that one rendering may use */
 #define CAISSON_MAX_REGEX_STACK (1u << 20)       /* bytes of regex stack */
 #define CAISSON_MAX_REGEX_MATCH 10000000         /* PCRE2 match limit of one piece */
 #define CAISSON_MAX_TENSORS (1u << 20)           /* tensors of one model */

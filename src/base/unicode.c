@@ -126,3 +126,23 @@ caisson_status csn_norm_finish(csn_norm_form form, csn_cps *c, caisson_error *er
 bool csn_grapheme_break(uint32_t a, uint32_t b, int32_t *state) {
     return utf8proc_grapheme_break_stateful((utf8proc_int32_t)a, (utf8proc_int32_t)b, state);
 }
+
+unsigned csn_unicode_category(uint32_t cp) {
+    if (cp > 0x10ffff) {
+        return CSN_UC('C', 'n');
+    }
+    const char *s = utf8proc_category_string((utf8proc_int32_t)cp);
+    return CSN_UC(s[0], s[1]);
+}
+
+uint32_t csn_unicode_upper(uint32_t cp) {
+    return (uint32_t)utf8proc_toupper((utf8proc_int32_t)cp);
+}
+
+uint32_t csn_unicode_lower(uint32_t cp) {
+    return (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);
+}
+
+uint32_t csn_unicode_title(uint32_t cp) {
+    return (uint32_t)utf8proc_totitle((utf8proc_int32_t)cp);
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unicode normalisation and grapheme clusters: the only user of utf8proc. */
+/* Unicode normalisation, grapheme clusters, categories and case: the only user of utf8proc. */
 #ifndef CSN_BASE_UNICODE_H
 #define CSN_BASE_UNICODE_H
 
@@ -26,5 +26,16 @@ caisson_status csn_norm_finish(csn_norm_form form, csn_cps *c, caisson_error *er
 
 /* True where a grapheme cluster ends between a and b. *state: 0 at the start of text. */
 bool csn_grapheme_break(uint32_t a, uint32_t b, int32_t *state);
+
+/* General category, e.g. CSN_UC('L', 'u'); what is no code point is unassigned, CSN_UC('C', 'n'). */
+#define CSN_UC(major, minor) ((unsigned)(major) << 8 | (unsigned)(minor))
+unsigned csn_unicode_category(uint32_t cp);
+static inline char csn_unicode_major(uint32_t cp) {
+    return (char)(csn_unicode_category(cp) >> 8);
+}
+/* Simple mappings: one code point to one. */
+uint32_t csn_unicode_upper(uint32_t cp);
+uint32_t csn_unicode_lower(uint32_t cp);
+uint32_t csn_unicode_title(uint32_t cp);
 
 #endif
