@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tiny random checkpoints of every model family, and the logits that transformers gives for them.
+
+Made with transformers 5.24.0, torch 2.15.0, tokenizers 0.23.3:
+    python tests/oracle/families.py OUT [NAME ...]
+OUT/<name>/ becomes a Hugging Face directory (config.json, model.safetensors in bf16, tokenizer);
+OUT/<name>.json holds the golden: for prompts of 5, 63 and 700 tokens, then 16 greedy tokens (argmax,
+lowest id on ties, eos does not stop), float32 logits of chosen positions, eager attention, one
+pass over the prompt, weights widened to f32:
+    {"prompts": [{"tokens": [...], "generated": [16 ids],
+                  "positions": [{"i": position, "argmax": id, "ids": [...], "logits": [...]}]}]}
+ids are the eight largest, then four fixed ones. position i of a decoded token is its own index.
+"""
+import json
+import os
+import shutil
+import sys
+
+import numpy as np
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, decoders
+from transformers import AutoModelForCausalLM
+
+transformers.logging.set_verbosity_error()
+VOCAB, PROMPTS, N_DECODE = 96, (5, 63, 700), 16
+COMMON = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+              num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=1024,
+              bos_token_id=1, eos_token_id=2, pad_token_id=0, tie_word_embeddings=False)
+# head_dim 16 unless said: 4 heads of 8 would make rotary tests shallow
+H16 = dict(head_dim=16)
+
+
+def rope(kind="default", theta=10000.0, **kw):
+    return dict(rope_parameters=dict(rope_type=kind, rope_theta=theta, **kw))
+
+
+LONG = dict(short_factor=[1.0, 1.05, 1.1, 1.2, 1.3, 1.5, 1.7, 2.0],
+            long_factor=[1.0, 1.3, 2.0, 4.0, 7.0, 11.0, 14.0, 16.0])
+
+VARIANTS = {
+    "llama": ("llama", {**COMMON, **H16}),
+    "llama_tied_theta": ("llama", {**COMMON, **rope(theta=500000.0), "tie_word_embeddings": True, "rms_norm_eps": 1e-5}),
+    "llama_rope3": ("llama", {**COMMON, **H16, **rope("llama3", 500000.0, factor=8.0, low_freq_factor=1.0,
+                                                    high_freq_factor=4.0, original_max_position_embeddings=64)}),
+    "llama_linear": ("llama", {**COMMON, **H16, **rope("linear", factor=4.0)}),
+    "llama_yarn": ("llama", {**COMMON, **H16, **rope("yarn", factor=4.0, original_max_position_embeddings=64,
+                                                   beta_fast=32.0, beta_slow=1.0)}),
+    "mistral": ("mistral", {**COMMON, **H16, "sliding_window": 48}),
+    "qwen2": ("qwen2", {**COMMON, "num_attention_heads": 2, "num_key_value_heads": 1}),
+    "qwen2_sliding": ("qwen2", {**COMMON, "num_attention_heads": 2, "num_key_value_heads": 1, "num_hidden_layers": 3,
+                              "use_sliding_window": True, "sliding_window": 40, "max_window_layers": 1}),
+    "qwen3": ("qwen3", {**COMMON, **H16, "tie_word_embeddings": True}),
+    "qwen3_yarn": ("qwen3", {**COMMON, **H16, **rope("yarn", 1000000.0, factor=2.0,
+                                                   original_max_position_embeddings=256)}),
+    "gemma": ("gemma", {**COMMON, **H16, "num_key_value_heads": 1, "tie_word_embeddings": True}),
+    "gemma2": ("gemma2", {**COMMON, **H16, "num_hidden_layers": 3, "sliding_window": 32, "query_pre_attn_scalar": 24,
+                        "tie_word_embeddings": True}),
+    "gemma3": ("gemma3_text", {**COMMON, **H16, "num_hidden_layers": 3, "sliding_window": 32, "query_pre_attn_scalar": 16,
+                             "layer_types": ["sliding_attention"] * 2 + ["full_attention"],
+                             "tie_word_embeddings": True}),
+    "gemma3_linear": ("gemma3_text", {
+        **COMMON, **H16, "num_hidden_layers": 3, "sliding_window": 40, "query_pre_attn_scalar": 20,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "tie_word_embeddings": True,
+        "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+                            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}),
+    "phi3": ("phi3", {**COMMON, "num_attention_heads": 2, "num_key_value_heads": 2, "sliding_window": 100}),
+    "phi3_longrope": ("phi3", {**COMMON, "num_attention_heads": 2, "num_key_value_heads": 1,
+                             "original_max_position_embeddings": 64, **rope("longrope", **LONG)}),
+    "phi4_partial": ("phi3", {**COMMON, "num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": True,
+                            **rope(partial_rotary_factor=0.75)}),
+}
+
+
+def tokenizer(path):
+    vocab = {"<pad>": 0, "<s>": 1, "</s>": 2}
+    for c in range(33, 33 + VOCAB - 3):
+        vocab[chr(c)] = c - 30
+    tok = Tokenizer(models.BPE(vocab=vocab, merges=[], unk_token="<pad>"))
+    tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tok.decoder = decoders.ByteLevel()
+    tok.add_special_tokens(["<pad>", "<s>", "</s>"])
+    tok.save(path)
+
+
+def prompt(n):
+    return [int(x) for x in np.random.default_rng(1000 + n).integers(3, VOCAB, size=n)]
+
+
+@torch.no_grad()
+def golden(model):
+    out = []
+    for n in PROMPTS:
+        tokens = prompt(n)
+        rows = model(torch.tensor([tokens]), use_cache=True)
+        logits, cache = [rows.logits[0].float()], rows.past_key_values
+        generated = []
+        for _ in range(N_DECODE):
+            generated.append(int(np.argmax(logits[-1][-1].numpy())))
+            rows = model(torch.tensor([[generated[-1]]]), past_key_values=cache, use_cache=True)
+            cache = rows.past_key_values
+            logits.append(rows.logits[0].float())
+        all_logits = torch.cat(logits).numpy()  # [n + 16][vocab]
+        keep = sorted(set(range(0, n, 100)) | {n - 2, n - 1} | set(range(n, n + N_DECODE)))
+        positions = []
+        for i in keep:
+            row = all_logits[i]
+            ids = [int(k) for k in np.argsort(-row, kind="stable")[:8]] + [0, 7, 50, VOCAB - 1]
+            positions.append({"i": i, "argmax": int(np.argmax(row)), "ids": ids,
+                              "logits": [float("%.9g" % row[k]) for k in ids]})
+        out.append({"tokens": tokens, "generated": generated, "positions": positions})
+    return {"prompts": out}
+
+
+def make(out, name):
+    kind, cfg = VARIANTS[name]
+    config = transformers.AutoConfig.for_model(kind, **cfg)
+    torch.manual_seed(sum(map(ord, name)))
+    model = AutoModelForCausalLM.from_config(config)
+    for key, p in model.named_parameters():
+        if "norm" in key:
+            p.data = (0.0 if kind.startswith("gemma") else 1.0) + 0.2 * torch.randn_like(p)
+        elif key.endswith("bias"):
+            p.data = 0.3 * torch.randn_like(p)
+        else:
+            p.data = torch.randn_like(p) * (1.6 if "embed" in key or "lm_head" in key else 1.2) / p.shape[-1] ** 0.5
+    path = f"{out}/{name}"
+    shutil.rmtree(path, ignore_errors=True)
+    model.to(torch.bfloat16).save_pretrained(path)
+    if os.path.exists(path + "/generation_config.json"):
+        os.remove(path + "/generation_config.json")
+    tokenizer(path + "/tokenizer.json")
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
+    with open(f"{out}/{name}.json", "w") as f:
+        json.dump(golden(model), f, separators=(",", ":"))
+    print(name, sum(os.path.getsize(f"{path}/{x}") for x in os.listdir(path)), os.path.getsize(f"{out}/{name}.json"))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    os.makedirs(sys.argv[1], exist_ok=True)
+    for variant in sys.argv[2:] or VARIANTS:
+        make(sys.argv[1], variant)
