@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading config.json so that nothing is overlooked: each key that is asked for is ticked off, and
+ * what is left at the end must be known to change no arithmetic, or the conversion is refused
+ * (user pain U12). null counts as absent. */
+#ifndef CSN_CONVERT_CONFIG_H
+#define CSN_CONVERT_CONFIG_H
+
+#include "base/arena.h"
+#include "base/json.h"
+
+typedef struct csn_config {
+    const csn_jval *object;
+    const char *section; /* "config.json", "rope_parameters": where errors say they are */
+    bool *used;          /* [members of object] */
+} csn_config;
+
+/* `object` NULL: an empty one. Another kind of value: CAISSON_E_PARSE. */
+caisson_status csn_config_init(csn_config *c, const csn_jval *object, const char *section,
+                               csn_arena *arena, caisson_error *err);
+/* The member, ticked off; NULL if absent or null. */
+const csn_jval *csn_config_get(csn_config *c, const char *key);
+/* Leave *ret alone when the key is absent. CAISSON_E_PARSE: another type, or out of range. */
+caisson_status csn_config_u32(csn_config *c, const char *key, uint32_t *ret, caisson_error *err);
+caisson_status csn_config_f64(csn_config *c, const char *key, double *ret, caisson_error *err);
+caisson_status csn_config_bool(csn_config *c, const char *key, bool *ret, caisson_error *err);
+caisson_status csn_config_str(csn_config *c, const char *key, csn_str *ret, caisson_error *err);
+/* An array of finite numbers, or NULL and 0. */
+caisson_status csn_config_f64s(csn_config *c, const char *key, csn_arena *arena, double **ret,
+                               uint32_t *ret_n, caisson_error *err);
+/* The key, if present, must be false: what it switches on is not implemented. */
+caisson_status csn_config_refuse_true(csn_config *c, const char *key, caisson_error *err);
+/* The key, if present, must be this number: another one changes the arithmetic. */
+caisson_status csn_config_expect(csn_config *c, const char *key, double value, caisson_error *err);
+/* CAISSON_E_UNSUPPORTED with key and value. */
+caisson_status csn_config_refuse(const csn_config *c, const char *key, const char *what,
+                                 caisson_error *err);
+/* Each member must have been asked for, be null, or be listed in csn_config_inert (only where
+ * `allow_inert`). */
+caisson_status csn_config_end(const csn_config *c, bool allow_inert, caisson_error *err);
+
+/* Keys of config.json that say nothing about the forward pass; NULL-terminated. */
+extern const char *const csn_config_inert[];
+
+#endif

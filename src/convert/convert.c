@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Source -> plan -> sink, tensor by tensor. Memory: one tensor as f32, its encoded form, and a
+ * piece of the source; nothing grows with the model. */
+#include "convert/convert.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/hash64.h"
+#include "base/size.h"
+#include "caisson/limits.h"
+#include "convert/header.h"
+#include "convert/tensor.h"
+#include "format/cmf/cmf.h"
+
+typedef struct job {
+    csn_fs *fs;
+    const char *target;
+    const csn_convert_options *o;
+    const csn_dtype *quant;
+    csn_source *source;
+    csn_convert_plan plan;
+    csn_arena arena;
+    csn_pool *pool;
+    csn_source_file *files; /* [source->n_files] */
+    csn_buf header, piece, fingerprint;
+    uint64_t n_done, n_total; /* bytes of source: hashed, then read */
+    uint32_t i_retry;         /* the tensor that f16 could not hold, when run() asks for a retry */
+    caisson_error *err;
+} job;
+
+static caisson_status tell(void *ctx, uint64_t n_bytes, caisson_error *err) {
+    job *j = ctx;
+    j->n_done += n_bytes;
+    uint64_t done = j->n_done < j->n_total ? j->n_done : j->n_total;
+    return csn_progress_tell(j->o->progress, "convert", done, j->n_total, err);
+}
+
+/* hash64 of each source file: provenance, and what makes a resume safe. */
+static caisson_status hash_files(job *j) {
+    csn_source *s = j->source;
+    uint64_t n_all = 0, n_done = 0;
+    CSN_TRY(CSN_ARENA_NEW(&j->arena, s->n_files, &j->files, j->err));
+    for (uint32_t i = 0; i < s->n_files; i++) {
+        CSN_TRY(csn_file_size(s->files[i], &j->files[i].nbytes, j->err));
+        n_all += j->files[i].nbytes;
+    }
+    CSN_TRY(csn_buf_reserve(&j->piece, CSN_PIECE_BYTES, j->err));
+    for (uint32_t i = 0; i < s->n_files; i++) {
+        const char *slash = strrchr(s->files[i]->path, '/');
+        j->files[i].name = csn_str_from(slash != NULL ? slash + 1 : s->files[i]->path);
+        csn_hash64_state h;
+        csn_hash64_init(&h);
+        for (uint64_t off = 0; off < j->files[i].nbytes; off += CSN_PIECE_BYTES) {
+            uint64_t left = j->files[i].nbytes - off;
+            size_t n = left < CSN_PIECE_BYTES ? (size_t)left : CSN_PIECE_BYTES;
+            CSN_TRY(csn_file_read_at(s->files[i], off, j->piece.ptr, n, j->err));
+            csn_hash64_add(&h, j->piece.ptr, n);
+            n_done += n;
+            CSN_TRY(csn_progress_tell(j->o->progress, "hash", n_done, n_all, j->err));
+        }
+        j->files[i].hash = csn_hash64_end(&h);
+    }
+    return CAISSON_OK;
+}
+
+/* What two runs must share so that one may go on where the other stopped. */
+static caisson_status make_fingerprint(job *j) {
+    csn_buf *f = &j->fingerprint;
+    f->len = 0;
+    CSN_TRY(csn_buf_printf(f, j->err, "caisson 1 %016" PRIx64,
+                           csn_hash64(j->header.ptr, j->header.len)));
+    for (uint32_t i = 0; i < j->source->n_files; i++) {
+        CSN_TRY(csn_buf_printf(f, j->err, " %" PRIu64 ":%016" PRIx64, j->files[i].nbytes,
+                               j->files[i].hash));
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status make_writer(job *j, csn_cmf_writer **ret, uint32_t *ret_n_done) {
+    csn_cmf_plan_tensor *t;
+    csn_cmf_plan plan = {
+        .n = j->plan.n, .head_bytes = j->header.len + 512, .vocab_bytes = j->source->tokenizer.len};
+    CSN_TRY(CSN_NEW(j->plan.n, &t, j->err));
+    for (uint32_t i = 0; i < j->plan.n; i++) {
+        const csn_convert_item *item = &j->plan.items[i];
+        t[i] = (csn_cmf_plan_tensor){.name = item->name, .dtype = item->to, .shape = item->shape};
+    }
+    plan.tensors = t;
+    plan.fingerprint = csn_buf_view(&j->fingerprint);
+    caisson_status status = csn_cmf_writer_new(j->fs, j->target, &plan, ret, ret_n_done, j->err);
+    csn_free(t);
+    return status;
+}
+
+static bool source_is_coarser(const csn_convert_item *item, uint64_t nbytes) {
+    uint64_t n_source = 0, n_ours = 0;
+    (void)csn_shape_count(&item->source->shape, &n_source);
+    (void)csn_shape_count(&item->shape, &n_ours);
+    return n_source > 0 && n_ours > 0 &&
+           (double)item->source->nbytes / (double)n_source < (double)nbytes / (double)n_ours;
+}
+
+/* True where the encoded bytes are the f32 values as they lie in memory. */
+static bool is_plain_f32(const csn_dtype *d) {
+    static const union {
+        uint32_t u;
+        uint8_t first;
+    } one = {1};
+    return one.first == 1 && d == csn_dtype_by_name(CSN_STR("f32"));
+}
+
+static bool has_inf_f16(const float *x, uint64_t n) {
+    for (uint64_t i = 0; i < n; i++) {
+        if ((csn_f32_to_f16(x[i]) & 0x7c00u) == 0x7c00u) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Encodes x into *ret (x itself where that is the same). CAISSON_E_BOUNDS: f16 cannot hold it. */
+static caisson_status encode(job *j, const csn_convert_item *item, const float *x, uint64_t n,
+                             uint64_t nbytes, const void **ret, void **ret_owned) {
+    *ret_owned = NULL;
+    if (is_plain_f32(item->to)) {
+        *ret = x;
+        return CAISSON_OK;
+    }
+    if (item->to == csn_dtype_by_name(CSN_STR("f16")) && has_inf_f16(x, n)) {
+        return CAISSON_E_BOUNDS;
+    }
+    CSN_TRY(csn_alloc_aligned((size_t)nbytes, ret_owned, j->err));
+    *ret = *ret_owned;
+    caisson_error e; /* a retry as f32 is no failure: j->err is left alone */
+    caisson_status status = item->to->encode(x, &item->shape, j->pool, *ret_owned, &e);
+    if (status != CAISSON_OK && status != CAISSON_E_BOUNDS) {
+        *j->err = e;
+    }
+    return status;
+}
+
+static void report(job *j, const csn_convert_item *item, uint64_t nbytes, double error) {
+    csn_convert_report r = {.name = item->name,
+                            .source_name = item->source->name,
+                            .from = item->source->dtype,
+                            .to = item->to,
+                            .shape = item->shape,
+                            .nbytes = nbytes,
+                            .relative_error = error,
+                            .source_is_coarser = source_is_coarser(item, nbytes),
+                            .kept_f32 = item->kept_f32};
+    if (j->o->on_tensor != NULL) {
+        j->o->on_tensor(j->o->ctx, &r);
+    }
+}
+
+static caisson_status convert_tensor(job *j, csn_cmf_writer *w, uint32_t i) {
+    const csn_convert_item *item = &j->plan.items[i];
+    csn_tensor_watch watch = {tell, j};
+    uint64_t n = 0, nbytes = 0, f32_bytes;
+    void *x = NULL, *owned = NULL;
+    const void *bytes = NULL;
+    double error = 0;
+    if (!csn_shape_count(&item->shape, &n) || !csn_mul(n, sizeof(float), &f32_bytes) ||
+        f32_bytes > SIZE_MAX) {
+        return CSN_FAIL(j->err, CAISSON_E_BOUNDS, .tensor = item->name,
+                        .what = "tensor is too large");
+    }
+    CSN_TRY(item->to->nbytes(&item->shape, &nbytes, j->err));
+    CSN_TRY(csn_alloc_aligned((size_t)f32_bytes, &x, j->err));
+    caisson_status status =
+        csn_tensor_read_f32(j->source, item, j->pool, &j->piece, &watch, x, j->err);
+    if (status == CAISSON_OK) {
+        status = encode(j, item, x, n, nbytes, &bytes, &owned);
+        j->i_retry = status == CAISSON_E_BOUNDS ? i : UINT32_MAX;
+    }
+    if (status == CAISSON_OK && owned != NULL) {
+        status = csn_tensor_error(item, bytes, nbytes, x, n, j->pool, &error, j->err);
+    }
+    if (status == CAISSON_OK) {
+        status = csn_cmf_writer_tensor(w, bytes, nbytes, j->err);
+    }
+    if (status == CAISSON_OK) {
+        report(j, item, nbytes, error);
+    } else if (status != CAISSON_E_CANCELLED && j->i_retry == UINT32_MAX) {
+        csn_error_tensor(j->err, item->name);
+    }
+    csn_free_aligned(owned);
+    csn_free_aligned(x);
+    return status;
+}
+
+/* One pass over the plan. A tensor that f16 cannot hold ends it with i_retry set. */
+static caisson_status run(job *j) {
+    csn_cmf_writer *w = NULL;
+    uint32_t n_done = 0;
+    j->i_retry = UINT32_MAX;
+    CSN_TRY(csn_convert_plan_dtypes(&j->plan, j->o, j->err));
+    CSN_TRY(make_fingerprint(j));
+    CSN_TRY(make_writer(j, &w, &n_done));
+    caisson_status status = CAISSON_OK;
+    j->n_done = 0;
+    j->n_total = 0;
+    for (uint32_t i = 0; i < j->plan.n; i++) {
+        const csn_convert_item *item = &j->plan.items[i];
+        uint64_t rows = item->source->shape.dim[0];
+        uint64_t n_bytes = item->source->nbytes / rows * item->shape.dim[0];
+        j->n_total += n_bytes;
+        j->n_done += i < n_done ? n_bytes : 0;
+    }
+    if (n_done > 0) {
+        CSN_INFO(j->o->log, "resuming behind %u of %u tensors", n_done, j->plan.n);
+    }
+    for (uint32_t i = n_done; i < j->plan.n && status == CAISSON_OK; i++) {
+        status = convert_tensor(j, w, i);
+    }
+    if (status == CAISSON_OK) {
+        status = csn_cmf_writer_finish(w, csn_buf_view(&j->header),
+                                       csn_buf_view(&j->source->tokenizer), j->err);
+    }
+    csn_cmf_writer_close(w, j->i_retry != UINT32_MAX);
+    return status;
+}
+
+static caisson_status run_all(job *j, const char *source) {
+    if (!j->o->overwrite && j->fs->ops->exists(j->fs, j->target)) {
+        return CSN_FAIL(j->err, CAISSON_E_EXISTS, .file = j->target,
+                        .what = "target exists; say that it may be replaced");
+    }
+    CSN_TRY(csn_source_open(j->fs, source, j->o->log, &j->source, j->err));
+    CSN_TRY(csn_convert_plan_make(j->source, j->o->log, &j->arena, &j->plan, j->err));
+    CSN_TRY(
+        csn_convert_plan_dtypes(&j->plan, j->o, j->err)); /* a bad rule is told before any work */
+    CSN_TRY(csn_pool_new(j->o->n_threads, &j->pool, j->err));
+    CSN_TRY(hash_files(j));
+    CSN_TRY(
+        csn_convert_header(j->source, j->quant, j->files, j->source->n_files, &j->header, j->err));
+    for (;;) {
+        caisson_status status = run(j);
+        if (j->i_retry == UINT32_MAX) {
+            return status;
+        }
+        /* Dtypes are part of the writer's plan, so the pass starts anew. Rare: a weight beyond
+         * 65504, or a row beyond 127 times that. */
+        csn_convert_item *item = &j->plan.items[j->i_retry];
+        CSN_WARN(j->o->log, "%.*s: a value that f16 cannot hold; the tensor stays f32",
+                 CSN_STR_ARGS(item->name));
+        item->kept_f32 = true;
+    }
+}
+
+caisson_status csn_convert(csn_fs *fs, const char *source, const char *target,
+                           const csn_convert_options *options, caisson_error *err) {
+    static const csn_convert_options none = {0};
+    job j = {.fs = fs, .target = target, .o = options != NULL ? options : &none, .err = err};
+    j.quant = j.o->quant != NULL ? j.o->quant : csn_dtype_by_name(CSN_STR("q8_row"));
+    j.header = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
+    j.piece = CSN_BUF_INIT(SIZE_MAX / 2);
+    j.fingerprint = CSN_BUF_INIT(1 << 20);
+    caisson_status status = run_all(&j, source);
+    csn_pool_free(j.pool);
+    csn_source_close(j.source);
+    csn_buf_free(&j.header);
+    csn_buf_free(&j.piece);
+    csn_buf_free(&j.fingerprint);
+    csn_arena_done(&j.arena);
+    return status;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model family is an import recipe: how its config.json or GGUF metadata become `arch`, and where
+ * each canonical tensor (facts 3.5) comes from. One file in families/ and one row in families.c.
+ * The engine never sees it. */
+#ifndef CSN_CONVERT_FAMILY_H
+#define CSN_CONVERT_FAMILY_H
+
+#include "arch/arch.h"
+#include "convert/config.h"
+#include "convert/meta.h"
+#include "format/directory.h"
+
+/* A dim in terms of arch. */
+typedef enum csn_dim {
+    CSN_DIM_NONE, /* as the second dim: the tensor is 1-D */
+    CSN_DIM_VOCAB,
+    CSN_DIM_HIDDEN,
+    CSN_DIM_Q,  /* n_heads * head_dim */
+    CSN_DIM_KV, /* n_kv_heads * head_dim */
+    CSN_DIM_FFN,
+    CSN_DIM_HEAD /* head_dim */
+} csn_dim;
+
+enum {
+    CSN_ROW_OPTIONAL = 1,
+    CSN_ROW_NORM = 2,   /* a norm weight of the residual stream, q or k */
+    CSN_ROW_ROTARY = 4, /* rows are rotated: GGUF's llama order differs from ours */
+};
+
+/* One tensor: ours <- Hugging Face | GGUF. "{}" stands for the layer's number; a row without it is
+ * there once. The source may be taller: then this tensor is its rows behind those of `before`. */
+typedef struct csn_name_row {
+    const char *name; /* ours */
+    const char *hf;   /* NULL = as ours */
+    const char *gguf; /* NULL = not in GGUF */
+    csn_dim rows, cols;
+    unsigned flags;
+    csn_dim before[2];  /* rows of the source in front of ours */
+    csn_dim of_rows[3]; /* all rows of the source, when it holds more than ours */
+} csn_name_row;
+
+typedef struct csn_name_table {
+    const csn_name_row *rows;
+    size_t n;
+} csn_name_table;
+
+typedef struct csn_family {
+    const char *const *names;      /* model_type of config.json, NULL-terminated */
+    const char *const *gguf_names; /* general.architecture, NULL-terminated */
+    /* Fill *ret (initialised by csn_arch_init, arch_name set). Arrays and strings go to `arena`.
+     * CAISSON_E_PARSE: missing or malformed; CAISSON_E_UNSUPPORTED: understood or not, but we
+     * cannot run it. `dir`: the source's tensors, where a recipe keeps data there. */
+    caisson_status (*read_config)(csn_config *c, csn_arena *arena, csn_arch *ret,
+                                  caisson_error *err);
+    caisson_status (*read_gguf)(csn_meta *m, csn_arena *arena, csn_arch *ret, caisson_error *err);
+    const csn_name_table *const *tables; /* NULL-terminated */
+    bool gguf_permutes_rows;  /* q and k rows lie in interleaved order (llama.cpp's llama) */
+    bool gguf_adds_one;       /* norm weights are stored as 1 + w */
+    const char *const *drops; /* prefixes of tensors that are left out (vision towers), or NULL */
+} csn_family;
+
+extern const csn_family *const csn_families[]; /* NULL-terminated */
+/* CAISSON_E_UNSUPPORTED names the architecture and lists what is supported. */
+caisson_status csn_family_find(csn_str name, bool is_gguf, const csn_family **ret,
+                               caisson_error *err);
+
+/* ---- what recipes share (families/common.c) ---- */
+extern const csn_name_table csn_names_dense;    /* embedding, norms, q k v o, gated FFN, head */
+extern const csn_name_table csn_names_fused;    /* the same with Phi's qkv_proj and gate_up_proj */
+extern const csn_name_table csn_names_ffn_norm; /* the norm in front of it, without a sandwich */
+extern const csn_name_table csn_names_biases;   /* all optional */
+extern const csn_name_table csn_names_qk_norm;
+extern const csn_name_table csn_names_sandwich; /* Gemma's norms around the FFN */
+
+/* Values that a family's configuration class gives to keys that config.json leaves out. 0 = the
+ * key is required; n_kv_heads 0 = as n_heads; head_dim 0 = hidden_size / n_heads. */
+typedef struct csn_config_defaults {
+    uint32_t vocab_size, hidden_size, intermediate_size, n_layers, n_heads, n_kv_heads, head_dim;
+    uint32_t max_position_embeddings;
+    double rms_norm_eps;
+    bool tie_word_embeddings;
+    csn_act hidden_act;
+} csn_config_defaults;
+
+/* Sizes, eps, ties, activation (`hidden_act` or `hidden_activation`), but no RoPE. */
+caisson_status csn_config_sizes(csn_config *c, const csn_config_defaults *d, csn_arch *a,
+                                caisson_error *err);
+/* rope_theta, partial_rotary_factor and rope_scaling or rope_parameters. */
+typedef struct csn_rope_rules {
+    double theta;       /* default */
+    double local_theta; /* Gemma 3: default of sliding layers; 0 = they share the global one */
+    bool is_phi;        /* longrope under its names of old; the original context at top level */
+} csn_rope_rules;
+caisson_status csn_config_rope(csn_config *c, const csn_rope_rules *rules, csn_arena *arena,
+                               csn_arch *a, caisson_error *err);
+/* layer_types, when given: which layers slide. Without it *ret_has is false. */
+caisson_status csn_config_layer_types(csn_config *c, csn_arena *arena, csn_arch *a, bool *ret_has,
+                                      caisson_error *err);
+/* use_sliding_window, sliding_window, max_window_layers, layer_types of Qwen2 and Qwen3. */
+caisson_status csn_config_qwen_window(csn_config *c, csn_arena *arena, csn_arch *a,
+                                      caisson_error *err);
+/* All layers full attention, as an explicit list. */
+caisson_status csn_arch_full_layers(csn_arch *a, csn_arena *arena, caisson_error *err);
+/* Sliding where (i + 1) % pattern != 0, as pattern and list. */
+caisson_status csn_arch_pattern(csn_arch *a, uint32_t pattern, csn_arena *arena,
+                                caisson_error *err);
+
+caisson_status csn_meta_sizes(csn_meta *m, csn_arch *a, caisson_error *err);
+/* rope.freq_base, rope.scaling.*, and the factor tensors of the file (rope_freqs,
+ * rope_factors_short and _long). */
+caisson_status csn_meta_rope(csn_meta *m, csn_arena *arena, csn_arch *a, caisson_error *err);
+
+/* inv_freq divisors of RoPE type "llama3", [rotary_dim / 2]. */
+void csn_rope_llama3(double theta, uint32_t rotary_dim, double factor, double low_freq_factor,
+                     double high_freq_factor, double original, double *ret);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert/header.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/utf8.h"
+
+/* Labels are all that the format offers (facts 2.2); the directory has each tensor's dtype. */
+static csn_str label(const csn_dtype *d) {
+    static const char *const labels[][2] = {
+        {"q8_row", "Q8_ROW"},     {"q8_2f", "Q8_2F"},   {"q4_block", "Q4_BLOCK"},
+        {"q4_tiled", "Q4_BLOCK"}, {"q4tp", "Q4_BLOCK"}, {"f16", "F16"},
+        {"bf16", "BF16"},         {"f32", "F32"},
+    };
+    for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++) {
+        if (strcmp(d->name, labels[i][0]) == 0) {
+            return csn_str_from(labels[i][1]);
+        }
+    }
+    return CSN_STR("VBIT"); /* what the reference calls everything else */
+}
+
+static void write_id(csn_jw *w, const char *key, int32_t id) {
+    csn_jw_key(w, csn_str_from(key));
+    if (id < 0) {
+        csn_jw_null(w);
+    } else {
+        csn_jw_u64(w, (uint64_t)id);
+    }
+}
+
+static void write_provenance(csn_jw *w, const csn_source *s, const csn_source_file *files,
+                             uint32_t n_files) {
+    char hex[24];
+    csn_jw_key(w, CSN_STR("provenance")); /* keys in byte order, as the reference writes them */
+    csn_jw_object(w);
+    csn_jw_key(w, CSN_STR("source_files"));
+    csn_jw_array(w);
+    for (uint32_t i = 0; i < n_files; i++) {
+        csn_jw_object(w);
+        csn_jw_key(w, CSN_STR("bytes"));
+        csn_jw_u64(w, files[i].nbytes);
+        csn_jw_key(w, CSN_STR("hash64"));
+        snprintf(hex, sizeof(hex), "%016" PRIx64, files[i].hash);
+        csn_jw_str(w, csn_str_from(hex));
+        csn_jw_key(w, CSN_STR("name"));
+        csn_jw_str(w, files[i].name);
+        csn_jw_object_end(w);
+    }
+    csn_jw_array_end(w);
+    csn_jw_key(w, CSN_STR("source_format"));
+    csn_jw_str(w, s->gguf != NULL ? CSN_STR("gguf") : CSN_STR("safetensors"));
+    csn_jw_key(w, CSN_STR("source_model"));
+    csn_jw_str(w, s->name);
+    csn_jw_key(w, CSN_STR("tool"));
+    csn_jw_str(w, CSN_STR("caisson"));
+    csn_jw_object_end(w);
+}
+
+static void write_chat(csn_jw *w, const csn_source *s) {
+    csn_jw_key(w, CSN_STR("tokenizer_config"));
+    csn_jw_object(w);
+    if (s->chat_template.len > 0) {
+        csn_jw_key(w, CSN_STR("chat_template"));
+        csn_jw_str(w, s->chat_template);
+    }
+    csn_jw_key(w, CSN_STR("eos_token_ids"));
+    csn_jw_array(w);
+    for (uint32_t i = 0; i < s->n_eos; i++) {
+        csn_jw_u64(w, (uint64_t)s->eos_token_ids[i]);
+    }
+    csn_jw_array_end(w);
+    write_id(w, "bos_token_id", s->bos_token_id);
+    write_id(w, "pad_token_id", s->pad_token_id);
+    csn_jw_object_end(w);
+}
+
+caisson_status csn_convert_header(const csn_source *s, const csn_dtype *quant,
+                                  const csn_source_file *files, uint32_t n_files, csn_buf *out,
+                                  caisson_error *err) {
+    csn_jw w = csn_jw_begin(out, err);
+    csn_jw_object(&w);
+    csn_jw_key(&w, CSN_STR("format"));
+    csn_jw_str(&w, CSN_STR("cmf"));
+    csn_jw_key(&w, CSN_STR("version"));
+    csn_jw_u64(&w, 2);
+    csn_jw_key(&w, CSN_STR("arch"));
+    csn_arch_write(&s->arch, &w);
+    csn_jw_key(&w, CSN_STR("quant_type"));
+    csn_jw_str(&w, label(quant));
+    write_provenance(&w, s, files, n_files);
+    write_chat(&w, s);
+    csn_jw_object_end(&w);
+    return csn_jw_end(&w);
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a family's tables and the source's directory to a list of tensors. */
+#include "convert/plan.h"
+
+#include "base/size.h"
+
+typedef struct planner {
+    const csn_source *s;
+    csn_arena *arena;
+    csn_convert_plan *plan;
+    bool *used;         /* [s->dir->n] */
+    const char *prefix; /* Hugging Face: what stands in front of our names */
+    bool skips_model;   /* ... in place of our "model." */
+    caisson_error *err;
+} planner;
+
+static uint64_t dim_of(const csn_arch *a, csn_dim d) {
+    switch (d) {
+    case CSN_DIM_VOCAB: return a->vocab_size;
+    case CSN_DIM_HIDDEN: return a->hidden_size;
+    case CSN_DIM_Q: return (uint64_t)a->n_heads * a->head_dim;
+    case CSN_DIM_KV: return (uint64_t)a->n_kv_heads * a->head_dim;
+    case CSN_DIM_FFN: return a->intermediate_size;
+    case CSN_DIM_HEAD: return a->head_dim;
+    case CSN_DIM_NONE: break;
+    }
+    return 0;
+}
+
+/* The name of a row for one layer, in the arena. */
+static caisson_status name_for(planner *p, const char *pattern, uint32_t layer, csn_str *ret) {
+    csn_buf b = CSN_BUF_INIT(1024);
+    const char *hole = strstr(pattern, "{}");
+    caisson_status status = hole == NULL
+                                ? csn_buf_str(&b, csn_str_from(pattern), p->err)
+                                : csn_buf_printf(&b, p->err, "%.*s%u%s", (int)(hole - pattern),
+                                                 pattern, layer, hole + 2);
+    if (status == CAISSON_OK) {
+        status = csn_arena_str(p->arena, csn_buf_view(&b), ret, p->err);
+    }
+    csn_buf_free(&b);
+    return status;
+}
+
+/* Our spelling -> that of this checkpoint. */
+static caisson_status hf_name(planner *p, csn_str name, csn_str *ret) {
+    csn_buf b = CSN_BUF_INIT(1024);
+    csn_str rest = name, model = CSN_STR("model.");
+    if (p->skips_model && csn_str_starts(name, model)) {
+        rest = csn_str_make(name.ptr + model.len, name.len - model.len);
+    } else if (p->prefix[0] != '\0' && !csn_str_starts(name, model)) {
+        *ret = name; /* lm_head: its own rules, see find_source */
+        return CAISSON_OK;
+    }
+    caisson_status status = csn_buf_printf(&b, p->err, "%s%.*s", p->prefix, CSN_STR_ARGS(rest));
+    if (status == CAISSON_OK) {
+        status = csn_arena_str(p->arena, csn_buf_view(&b), ret, p->err);
+    }
+    csn_buf_free(&b);
+    return status;
+}
+
+/* Finds out how this checkpoint spells "model.": plain, inside a larger model, or not at all. */
+static void find_prefix(planner *p) {
+    static const struct {
+        const char *embed, *prefix;
+        bool skips_model;
+    } forms[] = {
+        {"model.embed_tokens.weight", "", false},
+        {"language_model.model.embed_tokens.weight", "language_model.", false},
+        {"model.language_model.embed_tokens.weight", "model.language_model.", true},
+        {"embed_tokens.weight", "", true},
+    };
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        if (csn_directory_find(p->s->dir, csn_str_from(forms[i].embed)) != NULL) {
+            p->prefix = forms[i].prefix;
+            p->skips_model = forms[i].skips_model;
+            return;
+        }
+    }
+}
+
+static caisson_status find_source(planner *p, const csn_name_row *row, uint32_t layer,
+                                  csn_str *ret_name, const csn_tensor **ret) {
+    if (p->s->gguf != NULL) {
+        *ret = NULL;
+        if (row->gguf == NULL) {
+            return CAISSON_OK;
+        }
+        CSN_TRY(name_for(p, row->gguf, layer, ret_name));
+        *ret = csn_directory_find(p->s->dir, *ret_name);
+        return CAISSON_OK;
+    }
+    CSN_TRY(name_for(p, row->hf != NULL ? row->hf : row->name, layer, ret_name));
+    csn_str ours = *ret_name;
+    CSN_TRY(hf_name(p, ours, ret_name));
+    *ret = csn_directory_find(p->s->dir, *ret_name);
+    if (*ret == NULL && csn_str_is(ours, "lm_head.weight")) {
+        *ret = csn_directory_find(p->s->dir, CSN_STR("language_model.lm_head.weight"));
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status check_shape(planner *p, const csn_name_row *row, const csn_tensor *t,
+                                  csn_convert_item *item) {
+    const csn_arch *a = &p->s->arch;
+    csn_shape want = {.n_dims = row->cols == CSN_DIM_NONE ? 1 : 2,
+                      .dim = {dim_of(a, row->rows), dim_of(a, row->cols)}};
+    item->shape = want;
+    if (row->of_rows[0] != CSN_DIM_NONE) {
+        want.dim[0] = 0;
+        for (int i = 0; i < 3; i++) {
+            want.dim[0] += dim_of(a, row->of_rows[i]);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        item->row0 += dim_of(a, row->before[i]);
+    }
+    if (t->shape.n_dims == want.n_dims && t->shape.dim[0] == want.dim[0] &&
+        (want.n_dims == 1 || t->shape.dim[1] == want.dim[1])) {
+        return CAISSON_OK;
+    }
+    char need[96], have[96];
+    return CSN_FAIL(p->err, CAISSON_E_PARSE, .section = "directory", .tensor = t->name,
+                    .what = "shape contradicts the model's configuration",
+                    CSN_TEXTS(csn_str_from(csn_shape_text(&want, need, sizeof(need))),
+                              csn_str_from(csn_shape_text(&t->shape, have, sizeof(have)))));
+}
+
+static caisson_status find_scale(planner *p, csn_convert_item *item) {
+    csn_buf b = CSN_BUF_INIT(1024);
+    csn_str name = item->source->name;
+    CSN_TRY(csn_buf_printf(&b, p->err, "%.*s_scale_inv", CSN_STR_ARGS(name)));
+    item->scale = csn_directory_find(p->s->dir, csn_buf_view(&b));
+    csn_buf_free(&b);
+    if (item->scale == NULL) {
+        return CAISSON_OK;
+    }
+    p->used[item->scale - p->s->dir->tensors] = true;
+    const csn_shape *w = &item->source->shape, *sc = &item->scale->shape;
+    if (!p->s->has_f8_blocks || w->n_dims != 2 || sc->n_dims != 2 ||
+        !item->scale->dtype->is_float || sc->dim[0] != (w->dim[0] + 127) / 128 ||
+        sc->dim[1] != (w->dim[1] + 127) / 128) {
+        return CSN_FAIL(p->err, CAISSON_E_UNSUPPORTED, .section = "directory",
+                        .tensor = item->scale->name,
+                        .what = "scales are not one a block of 128 x 128 of an fp8 checkpoint");
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status add(planner *p, const csn_name_row *row, uint32_t layer) {
+    csn_convert_item *item = &p->plan->items[p->plan->n];
+    csn_str source_name = {0};
+    const csn_tensor *t;
+    *item = (csn_convert_item){0};
+    CSN_TRY(name_for(p, row->name, layer, &item->name));
+    CSN_TRY(find_source(p, row, layer, &source_name, &t));
+    bool is_head = csn_str_is(item->name, "lm_head.weight");
+    if (t == NULL) {
+        if ((row->flags & CSN_ROW_OPTIONAL) != 0 && !(is_head && !p->s->arch.tie_word_embeddings)) {
+            return CAISSON_OK;
+        }
+        return CSN_FAIL(p->err, CAISSON_E_MISSING, .section = "directory", .tensor = source_name,
+                        .what = "tensor that the model needs is not in the source");
+    }
+    p->used[t - p->s->dir->tensors] = true;
+    if (is_head && p->s->arch.tie_word_embeddings) {
+        return CAISSON_OK; /* the configuration ties it: the embedding is the head */
+    }
+    if (t->dtype->decode == NULL) {
+        return CSN_FAIL(p->err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = t->name,
+                        .what = "dtype cannot be decoded", .got = csn_str_from(t->dtype->name));
+    }
+    item->source = t;
+    CSN_TRY(check_shape(p, row, t, item));
+    if (p->s->gguf != NULL) {
+        bool turns = (row->flags & CSN_ROW_ROTARY) != 0 && p->s->family->gguf_permutes_rows;
+        item->permute = turns ? p->s->arch.head_dim : 0;
+        item->add = (row->flags & CSN_ROW_NORM) != 0 && p->s->family->gguf_adds_one ? -1.0f : 0.0f;
+    } else {
+        CSN_TRY(find_scale(p, item));
+    }
+    p->plan->n++;
+    return CAISSON_OK;
+}
+
+/* Tensors that carry no weights of the language model. */
+static bool may_drop(const planner *p, csn_str name) {
+    static const char *const gguf[] = {"rope_freqs.weight", "rope_factors_long.weight",
+                                       "rope_factors_short.weight", NULL};
+    for (size_t i = 0; p->s->gguf != NULL && gguf[i] != NULL; i++) {
+        if (csn_str_is(name, gguf[i])) {
+            return true; /* read with the metadata */
+        }
+    }
+    for (size_t i = 0; p->s->family->drops != NULL && p->s->family->drops[i] != NULL; i++) {
+        if (csn_str_starts(name, csn_str_from(p->s->family->drops[i]))) {
+            return true;
+        }
+    }
+    return csn_str_ends(name, CSN_STR("rotary_emb.inv_freq")); /* follows from rope_theta */
+}
+
+static caisson_status check_leftover(const planner *p) {
+    for (uint32_t i = 0; i < p->s->dir->n; i++) {
+        const csn_tensor *t = &p->s->dir->tensors[i];
+        if (!p->used[i] && !may_drop(p, t->name)) {
+            return CSN_FAIL(p->err, CAISSON_E_UNSUPPORTED, .section = "directory",
+                            .tensor = t->name,
+                            .what = "the recipe of this family does not know the tensor",
+                            .got = p->s->arch.arch_name);
+        }
+    }
+    return CAISSON_OK;
+}
+
+static bool is_layer_row(const csn_name_row *row) {
+    return strstr(row->name, "{}") != NULL;
+}
+
+caisson_status csn_convert_plan_make(const csn_source *s, const csn_log *log, csn_arena *arena,
+                                     csn_convert_plan *ret, caisson_error *err) {
+    csn_convert_plan plan = {0};
+    planner p = {.s = s, .arena = arena, .plan = &plan, .prefix = "", .err = err};
+    const csn_name_table *const *tables = s->family->tables;
+    uint64_t n_rows = 0;
+    (void)log;
+    for (size_t i = 0; tables[i] != NULL; i++) {
+        n_rows += tables[i]->n;
+    }
+    /* Each item needs a tensor of the source, fused ones at most three. */
+    uint64_t most = n_rows * ((uint64_t)s->arch.n_layers + 1);
+    if (most > (uint64_t)s->dir->n * 3 + n_rows) {
+        most = (uint64_t)s->dir->n * 3 + n_rows;
+    }
+    CSN_TRY(CSN_ARENA_NEW(arena, (size_t)most + 1, &plan.items, err));
+    CSN_TRY(CSN_ARENA_NEW(arena, (size_t)s->dir->n + 1, &p.used, err));
+    if (s->gguf == NULL) {
+        find_prefix(&p);
+    }
+    for (size_t i = 0; tables[i] != NULL; i++) {
+        for (size_t k = 0; k < tables[i]->n; k++) {
+            if (!is_layer_row(&tables[i]->rows[k])) {
+                CSN_TRY(add(&p, &tables[i]->rows[k], 0));
+            }
+        }
+    }
+    for (uint32_t layer = 0; layer < s->arch.n_layers; layer++) {
+        for (size_t i = 0; tables[i] != NULL; i++) {
+            for (size_t k = 0; k < tables[i]->n; k++) {
+                if (is_layer_row(&tables[i]->rows[k])) {
+                    CSN_TRY(add(&p, &tables[i]->rows[k], layer));
+                }
+            }
+        }
+    }
+    CSN_TRY(check_leftover(&p));
+    *ret = plan;
+    return CAISSON_OK;
+}
+
+/* ---- dtypes (facts 3.4) ---- */
+
+bool csn_glob(csn_str pattern, csn_str name) {
+    size_t i = 0, k = 0, star = SIZE_MAX, mark = 0;
+    while (k < name.len) {
+        if (i < pattern.len && pattern.ptr[i] == '*') {
+            star = i++;
+            mark = k;
+        } else if (i < pattern.len && (pattern.ptr[i] == '?' || pattern.ptr[i] == name.ptr[k])) {
+            i++;
+            k++;
+        } else if (star != SIZE_MAX) {
+            i = star + 1;
+            k = ++mark;
+        } else {
+            return false;
+        }
+    }
+    while (i < pattern.len && pattern.ptr[i] == '*') {
+        i++;
+    }
+    return i == pattern.len;
+}
+
+static caisson_status need_encoder(const csn_dtype *d, csn_str name, caisson_error *err) {
+    if (d->encode == NULL || d->cmf_id == CSN_NO_ID) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .tensor = name,
+                        .what = "dtype cannot be written by this build",
+                        .got = csn_str_from(d->name));
+    }
+    return CAISSON_OK;
+}
+
+static const csn_dtype *dtype(const char *name) {
+    return csn_dtype_by_name(csn_str_from(name));
+}
+
+/* Writers use the tiled formats only for rows of whole groups; others of the 4-bit kind and what
+ * they cannot hold fall back to q8_2f. */
+static bool fits(const csn_dtype *d, const csn_shape *shape) {
+    uint64_t ignored;
+    caisson_error e;
+    bool is_tiled = d->group == 32 && d != dtype("q4_block");
+    return (!is_tiled || shape->dim[1] % 32 == 0) && d->nbytes != NULL &&
+           d->nbytes(shape, &ignored, &e) == CAISSON_OK;
+}
+
+static const csn_dtype *pick(const csn_convert_item *item, const csn_dtype *quant) {
+    uint64_t n = 0;
+    if (quant->is_float) {
+        return quant; /* f32, f16, bf16: everything, norms too */
+    }
+    (void)csn_shape_count(&item->shape, &n);
+    if (item->shape.n_dims != 2 || n < 32) {
+        return dtype("f16");
+    }
+    return fits(quant, &item->shape) ? quant : dtype("q8_2f");
+}
+
+caisson_status csn_convert_plan_dtypes(csn_convert_plan *plan, const csn_convert_options *o,
+                                       caisson_error *err) {
+    const csn_dtype *quant = o->quant != NULL ? o->quant : dtype("q8_row");
+    CSN_TRY(need_encoder(quant, (csn_str){0}, err));
+    for (uint32_t i = 0; i < plan->n; i++) {
+        csn_convert_item *item = &plan->items[i];
+        const csn_dtype *rule = NULL;
+        for (uint32_t k = 0; k < o->n_rules && rule == NULL; k++) {
+            if (csn_glob(o->rules[k].pattern, item->name)) {
+                rule = o->rules[k].dtype;
+            }
+        }
+        if (item->kept_f32) {
+            item->to = dtype("f32");
+            continue;
+        }
+        if (rule != NULL) {
+            CSN_TRY(need_encoder(rule, item->name, err));
+            if (!rule->is_float && (item->shape.n_dims != 2 || !fits(rule, &item->shape))) {
+                char text[96];
+                return CSN_FAIL(
+                    err, CAISSON_E_ARG, .tensor = item->name,
+                    .what = "a --tensor rule asks for a dtype that this shape cannot have",
+                    CSN_TEXTS(csn_str_from(rule->name),
+                              csn_str_from(csn_shape_text(&item->shape, text, sizeof(text)))));
+            }
+        }
+        item->to = rule != NULL ? rule : pick(item, quant);
+    }
+    return CAISSON_OK;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which tensors the target has, from which bytes of the source each is made, and in which dtype it
+ * is stored. */
+#ifndef CSN_CONVERT_PLAN_H
+#define CSN_CONVERT_PLAN_H
+
+#include "convert/convert.h"
+#include "convert/source.h"
+
+typedef struct csn_convert_item {
+    csn_str name; /* ours */
+    const csn_tensor *source;
+    const csn_tensor *scale; /* f8 block scales, or NULL */
+    csn_shape shape;         /* ours */
+    uint64_t row0;           /* first row of the source that is ours */
+    uint32_t permute;        /* head_dim when rows lie interleaved (GGUF llama), else 0 */
+    float add;               /* -1 where the source stores 1 + w */
+    const csn_dtype *to;
+    bool kept_f32; /* a value that f16 cannot hold: `to` is f32 against the rules */
+} csn_convert_item;
+
+typedef struct csn_convert_plan {
+    csn_convert_item *items; /* [n], in file order */
+    uint32_t n;
+} csn_convert_plan;
+
+/* CAISSON_E_MISSING: a tensor that the family needs; CAISSON_E_PARSE: a shape that contradicts
+ * arch; CAISSON_E_UNSUPPORTED: a tensor that nobody asked for, or a dtype that we cannot decode. */
+caisson_status csn_convert_plan_make(const csn_source *s, const csn_log *log, csn_arena *arena,
+                                     csn_convert_plan *ret, caisson_error *err);
+/* Sets items[].to. A rule is taken at its word: what its dtype cannot hold is an error. */
+caisson_status csn_convert_plan_dtypes(csn_convert_plan *plan, const csn_convert_options *o,
+                                       caisson_error *err);
+/* '*' any run of characters, '?' one. */
+bool csn_glob(csn_str pattern, csn_str name);
+
+#endif

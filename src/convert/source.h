@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model as somebody else stored it: a GGUF file (or its parts), or a Hugging Face directory.
+ * After open, everything but the weights is understood: arch, tokenizer.json, chat bundle. */
+#ifndef CSN_CONVERT_SOURCE_H
+#define CSN_CONVERT_SOURCE_H
+
+#include "base/log.h"
+#include "convert/family.h"
+#include "format/gguf/gguf.h"
+#include "format/safetensors/safetensors.h"
+
+typedef struct csn_source {
+    csn_gguf *gguf; /* one of the two */
+    csn_safetensors *weights;
+    const csn_directory *dir; /* of either */
+    csn_file **files;         /* [n_files] of either */
+    uint32_t n_files;
+    const csn_family *family;
+    csn_arch arch;
+    csn_str name;           /* what to call the model; may be empty */
+    csn_buf tokenizer;      /* tokenizer.json; empty = the source has none */
+    csn_str chat_template;  /* empty = none */
+    int32_t *eos_token_ids; /* [n_eos] */
+    uint32_t n_eos;
+    int32_t bos_token_id, pad_token_id; /* -1 = none */
+    bool has_f8_blocks;                 /* weight_scale_inv, 128 x 128, belongs to f8 weights */
+    csn_json *config;                   /* config.json */
+    csn_arena arena;
+} csn_source;
+
+/* Recognised by content: "GGUF" in a file; a directory with config.json; a .safetensors file (its
+ * directory is taken). CAISSON_E_MAGIC if it is none of them. */
+caisson_status csn_source_open(csn_fs *fs, const char *path, const csn_log *log, csn_source **ret,
+                               caisson_error *err);
+void csn_source_close(csn_source *s); /* NULL is fine */
+
+/* Adds an id once; -1 is ignored. */
+caisson_status csn_source_add_eos(csn_source *s, int64_t id, caisson_error *err);
+
+/* The two kinds (source_gguf.c, source_hf.c): fill an empty source. */
+caisson_status csn_source_read_gguf(csn_source *s, csn_fs *fs, const char *path, const csn_log *log,
+                                    caisson_error *err);
+caisson_status csn_source_read_hf(csn_source *s, csn_fs *fs, const char *dir, const csn_log *log,
+                                  caisson_error *err);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A GGUF model as a source: metadata through the family's recipe, tokenizer and chat bundle. */
+#include "convert/source.h"
+
+#include "caisson/limits.h"
+#include "convert/gguf_tokenizer.h"
+
+static int32_t token_id(const csn_gguf *g, const char *key) {
+    int64_t id;
+    return csn_gguf_i64(csn_gguf_find(g, csn_str_from(key)), &id) && id >= 0 && id < INT32_MAX
+               ? (int32_t)id
+               : -1;
+}
+
+/* Control tokens that end a turn of a chat, whatever the file says about eos: files converted from
+ * base models and older converters name one of them only. */
+static bool ends_turn(csn_str text) {
+    static const char *const names[] = {
+        "<|im_end|>",    "<|eot_id|>",      "<|eom_id|>", "<|end|>", "<|endoftext|>",
+        "<end_of_turn>", "<|end_of_text|>", "<EOT>",      "<|EOT|>",
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (csn_str_is(text, names[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static caisson_status read_eos(csn_source *s, caisson_error *err) {
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    enum { CONTROL = 3 };
+    const csn_gguf *g = s->gguf;
+    const csn_gguf_pair *tokens = csn_gguf_find(g, CSN_STR("tokenizer.ggml.tokens"));
+    const csn_gguf_pair *types = csn_gguf_find(g, CSN_STR("tokenizer.ggml.token_type"));
+    csn_str *text;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        CSN_TRY(csn_source_add_eos(s, token_id(g, keys[i]), err));
+    }
+    if (tokens == NULL || types == NULL || tokens->n > CAISSON_MAX_TOKENS) {
+        return CAISSON_OK;
+    }
+    CSN_TRY(csn_gguf_strings(tokens, &s->arena, &text, err));
+    for (uint64_t i = 0; i < tokens->n; i++) {
+        int64_t type;
+        if (csn_gguf_item_i64(types, i, &type) && type == CONTROL && ends_turn(text[i])) {
+            CSN_TRY(csn_source_add_eos(s, (int64_t)i, err));
+        }
+    }
+    return CAISSON_OK;
+}
+
+caisson_status csn_source_read_gguf(csn_source *s, csn_fs *fs, const char *path, const csn_log *log,
+                                    caisson_error *err) {
+    csn_meta m;
+    CSN_TRY(csn_gguf_open(fs, path, &s->gguf, err));
+    s->dir = &s->gguf->dir;
+    s->files = s->gguf->files;
+    s->n_files = s->gguf->n_files;
+    CSN_TRY(csn_meta_init(&m, s->gguf, &s->arena, err));
+    CSN_TRY(csn_family_find(m.arch, true, &s->family, err));
+    CSN_TRY(csn_arena_str(&s->arena, m.arch, &s->arch.arch_name, err));
+    CSN_TRY(s->family->read_gguf(&m, &s->arena, &s->arch, err));
+    CSN_TRY(csn_meta_end(&m, err));
+    s->tokenizer = CSN_BUF_INIT(CAISSON_MAX_TOKENIZER_BYTES);
+    CSN_TRY(csn_gguf_tokenizer(s->gguf, &s->tokenizer, err));
+    if (s->tokenizer.len == 0) {
+        CSN_WARN(log, "%s holds no tokenizer: the file will need a tokenizer.json beside it", path);
+    }
+    CSN_TRY(read_eos(s, err));
+    s->bos_token_id = token_id(s->gguf, "tokenizer.ggml.bos_token_id");
+    s->pad_token_id = token_id(s->gguf, "tokenizer.ggml.padding_token_id");
+    (void)csn_gguf_str(csn_gguf_find(s->gguf, CSN_STR("tokenizer.chat_template")),
+                       &s->chat_template);
+    (void)csn_gguf_str(csn_gguf_find(s->gguf, CSN_STR("general.name")), &s->name);
+    return CAISSON_OK;
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A Hugging Face directory: config.json decides the family; tokenizer.json is taken byte for byte;
+ * eos ids, special tokens and chat template come from the files beside it. */
+#include "convert/source.h"
+
+#include "caisson/limits.h"
+
+enum { MAX_CONFIG_BYTES = 64 << 20 };
+
+typedef struct reader {
+    csn_source *s;
+    csn_fs *fs;
+    const char *dir;
+    const csn_log *log;
+    caisson_error *err;
+} reader;
+
+/* A file of the directory; *ret_has false if it is not there. */
+static caisson_status read_file(reader *r, const char *name, uint64_t max, csn_buf *ret,
+                                bool *ret_has) {
+    csn_buf path = CSN_BUF_INIT(1 << 16);
+    *ret = (csn_buf){0};
+    caisson_status status = csn_buf_printf(&path, r->err, "%s/%s", r->dir, name);
+    *ret_has = status == CAISSON_OK && r->fs->ops->exists(r->fs, path.ptr);
+    if (*ret_has) {
+        status = csn_fs_read_all(r->fs, path.ptr, max, ret, r->err);
+    }
+    csn_buf_free(&path);
+    return status;
+}
+
+/* A JSON file of the directory; *ret NULL if it is not there. */
+static caisson_status read_json(reader *r, const char *name, csn_json **ret) {
+    csn_buf text;
+    bool has;
+    *ret = NULL;
+    CSN_TRY(read_file(r, name, MAX_CONFIG_BYTES, &text, &has));
+    caisson_status status = CAISSON_OK;
+    if (has) {
+        status = csn_json_parse(csn_buf_view(&text), CSN_JSON_UNIQUE, ret, r->err);
+        if (status != CAISSON_OK) {
+            csn_error_file(r->err, name);
+        }
+    }
+    csn_buf_free(&text);
+    return status;
+}
+
+/* Pre-quantised checkpoints: FP8 in blocks of 128 x 128 is understood, the rest is refused by the
+ * name of its scheme (U30). */
+static caisson_status read_quantization(reader *r, csn_config *c) {
+    const csn_jval *q = csn_config_get(c, "quantization_config");
+    if (q == NULL) {
+        return CAISSON_OK;
+    }
+    csn_str method = CSN_STR("(no quant_method)"), fmt = CSN_STR("e4m3");
+    uint64_t size[2] = {0, 0};
+    (void)csn_jval_str(csn_jval_get(q, "quant_method"), &method);
+    (void)csn_jval_str(csn_jval_get(q, "fmt"), &fmt);
+    for (csn_jiter it = csn_jval_iter(csn_jval_get(q, "weight_block_size"));
+         csn_jiter_next(&it) && it.index < 2;) {
+        (void)csn_jval_u64(it.value, &size[it.index]);
+    }
+    if (!csn_str_is(method, "fp8") || !csn_str_is(fmt, "e4m3") || size[0] != 128 ||
+        size[1] != 128) {
+        return CSN_FAIL(r->err, CAISSON_E_UNSUPPORTED, .section = "config.json",
+                        .tensor = CSN_STR("quantization_config"),
+                        .what = "pre-quantised scheme is not supported; convert the original",
+                        CSN_TEXTS(CSN_STR("fp8 e4m3, weight_block_size [128, 128]"), method));
+    }
+    r->s->has_f8_blocks = true;
+    return CAISSON_OK;
+}
+
+static caisson_status add_eos_of(reader *r, const csn_jval *v) {
+    int64_t id;
+    if (csn_jval_i64(v, &id)) {
+        return csn_source_add_eos(r->s, id, r->err);
+    }
+    for (csn_jiter it = csn_jval_iter(v);
+         csn_jval_kind(v) == CSN_JSON_ARRAY && csn_jiter_next(&it);) {
+        if (csn_jval_i64(it.value, &id)) {
+            CSN_TRY(csn_source_add_eos(r->s, id, r->err));
+        }
+    }
+    return CAISSON_OK;
+}
+
+static int32_t id_of(const csn_jval *v) {
+    int64_t id;
+    return csn_jval_i64(v, &id) && id >= 0 && id <= INT32_MAX ? (int32_t)id : -1;
+}
+
+static caisson_status read_arch(reader *r, const csn_jval *root) {
+    csn_source *s = r->s;
+    csn_config outer, c;
+    csn_str kind = {0};
+    CSN_TRY(csn_config_init(&outer, root, "config.json", &s->arena, r->err));
+    /* A model with several towers keeps the language model's config inside. */
+    const csn_jval *text = csn_jval_get(root, "text_config");
+    bool is_nested = csn_jval_kind(text) == CSN_JSON_OBJECT;
+    CSN_TRY(csn_config_str(&outer, "model_type", &kind, r->err));
+    CSN_TRY(read_quantization(r, &outer));
+    c = outer;
+    if (is_nested) {
+        CSN_TRY(csn_config_init(&c, text, "config.json: text_config", &s->arena, r->err));
+    }
+    CSN_TRY(csn_config_str(&c, "model_type", &kind, r->err));
+    CSN_TRY(csn_family_find(kind, false, &s->family, r->err));
+    CSN_TRY(csn_arena_str(&s->arena, kind, &s->arch.arch_name, r->err));
+    CSN_TRY(s->family->read_config(&c, &s->arena, &s->arch, r->err));
+    if (is_nested) {
+        CSN_TRY(
+            csn_config_bool(&outer, "tie_word_embeddings", &s->arch.tie_word_embeddings, r->err));
+        CSN_INFO(r->log, "the language model alone is converted; other towers are left out");
+    }
+    return csn_config_end(&c, true, r->err);
+}
+
+/* chat_template of tokenizer_config.json: a string, or a list of named ones ("default" counts). */
+static csn_str template_of(const csn_jval *v) {
+    csn_str s = {0}, name;
+    if (csn_jval_str(v, &s) || csn_jval_kind(v) != CSN_JSON_ARRAY) {
+        return s;
+    }
+    for (csn_jiter it = csn_jval_iter(v); csn_jiter_next(&it);) {
+        if (csn_jval_str(csn_jval_get(it.value, "name"), &name) && csn_str_is(name, "default")) {
+            (void)csn_jval_str(csn_jval_get(it.value, "template"), &s);
+        }
+    }
+    return s;
+}
+
+static bool is_blank(csn_str s) {
+    for (size_t i = 0; i < s.len; i++) {
+        if (strchr(" \t\r\n", s.ptr[i]) == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A special token is a string or an object with `content`. */
+static csn_str token_text(const csn_jval *v) {
+    csn_str s = {0};
+    if (!csn_jval_str(v, &s)) {
+        (void)csn_jval_str(csn_jval_get(v, "content"), &s);
+    }
+    return s;
+}
+
+/* Id of an added token by its text, -1 if it is none. */
+static int64_t added_token(const csn_jval *tokenizer, csn_str text) {
+    for (csn_jiter it = csn_jval_iter(csn_jval_get(tokenizer, "added_tokens"));
+         csn_jiter_next(&it);) {
+        csn_str content;
+        if (csn_jval_str(csn_jval_get(it.value, "content"), &content) &&
+            csn_str_eq(content, text)) {
+            return id_of(csn_jval_get(it.value, "id"));
+        }
+    }
+    return -1;
+}
+
+/* What tokenizer_config.json adds: the eos token (chat models end a turn with it) and, where
+ * config.json is silent, bos and pad. */
+static caisson_status read_special_tokens(reader *r, const csn_jval *config) {
+    csn_source *s = r->s;
+    csn_json *doc = NULL;
+    csn_str eos = token_text(csn_jval_get(config, "eos_token"));
+    csn_str bos = token_text(csn_jval_get(config, "bos_token"));
+    csn_str pad = token_text(csn_jval_get(config, "pad_token"));
+    if (s->tokenizer.len == 0 || eos.len + bos.len + pad.len == 0) {
+        return CAISSON_OK;
+    }
+    caisson_status status = csn_json_parse(csn_buf_view(&s->tokenizer), 0, &doc, r->err);
+    if (status != CAISSON_OK) {
+        csn_error_file(r->err, "tokenizer.json");
+        return status;
+    }
+    const csn_jval *root = csn_json_root(doc);
+    if (eos.len > 0) {
+        status = csn_source_add_eos(s, added_token(root, eos), r->err);
+    }
+    if (s->bos_token_id < 0 && bos.len > 0) {
+        s->bos_token_id = (int32_t)added_token(root, bos);
+    }
+    if (s->pad_token_id < 0 && pad.len > 0) {
+        s->pad_token_id = (int32_t)added_token(root, pad);
+    }
+    csn_json_free(doc);
+    return status;
+}
+
+static caisson_status read_chat(reader *r, const csn_jval *root) {
+    csn_source *s = r->s;
+    csn_json *generation = NULL, *config = NULL;
+    csn_buf jinja = {0};
+    bool has_jinja = false;
+    caisson_status status = read_json(r, "generation_config.json", &generation);
+    if (status == CAISSON_OK) {
+        status = read_json(r, "tokenizer_config.json", &config);
+    }
+    if (status == CAISSON_OK) {
+        status = read_file(r, "chat_template.jinja", MAX_CONFIG_BYTES, &jinja, &has_jinja);
+    }
+    if (status == CAISSON_OK) {
+        const csn_jval *eos = csn_jval_get(csn_json_root(generation), "eos_token_id");
+        if (eos == NULL || csn_jval_kind(eos) == CSN_JSON_NULL) {
+            eos = csn_jval_get(root, "eos_token_id");
+        }
+        status = add_eos_of(r, eos);
+    }
+    s->bos_token_id = id_of(csn_jval_get(root, "bos_token_id"));
+    s->pad_token_id = id_of(csn_jval_get(root, "pad_token_id"));
+    if (status == CAISSON_OK) {
+        csn_str from_config = template_of(csn_jval_get(csn_json_root(config), "chat_template"));
+        csn_str text = is_blank(csn_buf_view(&jinja)) ? from_config : csn_buf_view(&jinja);
+        status =
+            is_blank(text) ? CAISSON_OK : csn_arena_str(&s->arena, text, &s->chat_template, r->err);
+    }
+    if (status == CAISSON_OK) {
+        status = read_special_tokens(r, csn_json_root(config));
+    }
+    csn_buf_free(&jinja);
+    csn_json_free(config);
+    csn_json_free(generation);
+    return status;
+}
+
+caisson_status csn_source_read_hf(csn_source *s, csn_fs *fs, const char *dir, const csn_log *log,
+                                  caisson_error *err) {
+    reader r = {.s = s, .fs = fs, .dir = dir, .log = log, .err = err};
+    bool has_tokenizer;
+    CSN_TRY(read_json(&r, "config.json", &s->config));
+    if (s->config == NULL) {
+        return CSN_FAIL(err, CAISSON_E_MAGIC, .file = dir,
+                        .what = "directory without config.json: not a Hugging Face model");
+    }
+    const csn_jval *root = csn_json_root(s->config);
+    CSN_TRY(read_arch(&r, root));
+    CSN_TRY(csn_safetensors_open_dir(fs, dir, &s->weights, err));
+    s->dir = &s->weights->dir;
+    s->files = s->weights->files;
+    s->n_files = s->weights->n_files;
+    for (uint32_t i = 0; i < s->weights->n_stray; i++) {
+        CSN_WARN(log, "%.*s is not part of the model and is not read",
+                 CSN_STR_ARGS(s->weights->stray_files[i]));
+    }
+    CSN_TRY(read_file(&r, "tokenizer.json", CAISSON_MAX_TOKENIZER_BYTES, &s->tokenizer,
+                      &has_tokenizer));
+    if (!has_tokenizer) {
+        CSN_WARN(log, "%s holds no tokenizer.json: the file will need one beside it", dir);
+    }
+    CSN_TRY(read_chat(&r, root));
+    (void)csn_jval_str(csn_jval_get(root, "_name_or_path"), &s->name);
+    if (s->name.len == 0) {
+        const char *slash = strrchr(dir, '/');
+        CSN_TRY(
+            csn_arena_str(&s->arena, csn_str_from(slash != NULL ? slash + 1 : dir), &s->name, err));
+    }
+    return CAISSON_OK;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert/tensor.h"
+
+#include <math.h>
+#include <stdatomic.h>
+
+#include "base/alloc.h"
+#include "base/size.h"
+
+enum { F8_BLOCK = 128, CHECK_GRAIN = 4096 };
+
+typedef struct piece {
+    csn_matrix m; /* `n_rows` rows of the source, from row `row0` of ours on */
+    uint64_t row0, n_rows, cols;
+    uint32_t permute;
+    float add;
+    const float *scales; /* [..][n_scale_cols], of the source's rows */
+    uint64_t scale_row0, n_scale_cols;
+    float *out;        /* the whole tensor */
+    atomic_ullong bad; /* smallest index of a value that is not finite, + 1; 0 = none */
+} piece;
+
+/* Where a row of the source goes. llama.cpp stores the rows of a head as pairs (2i, 2i + 1) that
+ * rotate together; ours, as in Hugging Face files, are (i, i + head_dim / 2). */
+static uint64_t our_row(uint64_t row, uint32_t head_dim) {
+    if (head_dim == 0) {
+        return row;
+    }
+    uint64_t head = row / head_dim, in_head = row % head_dim;
+    return head * head_dim + in_head % 2 * (head_dim / 2) + in_head / 2;
+}
+
+static void note_bad(piece *p, uint64_t at) {
+    unsigned long long seen = atomic_load(&p->bad);
+    while ((seen == 0 || at + 1 < seen) && !atomic_compare_exchange_weak(&p->bad, &seen, at + 1)) {
+    }
+}
+
+static void decode_rows(void *ctx, unsigned i_thread, unsigned n_threads) {
+    piece *p = ctx;
+    uint64_t r0, r1;
+    csn_share(p->n_rows, 1, i_thread, n_threads, &r0, &r1);
+    for (uint64_t r = r0; r < r1; r++) {
+        uint64_t row = our_row(p->row0 + r, p->permute);
+        float *out = p->out + row * p->cols;
+        p->m.dtype->decode(&p->m, r * p->cols, p->cols, out);
+        if (p->scales != NULL) {
+            const float *s = p->scales + (p->scale_row0 + r) / F8_BLOCK * p->n_scale_cols;
+            for (uint64_t i = 0; i < p->cols; i++) {
+                out[i] *= s[i / F8_BLOCK];
+            }
+        }
+        if (p->add != 0.0f) {
+            for (uint64_t i = 0; i < p->cols; i++) {
+                out[i] += p->add;
+            }
+        }
+        for (uint64_t i = 0; i < p->cols; i++) {
+            if (!isfinite(out[i])) {
+                note_bad(p, row * p->cols + i);
+                break;
+            }
+        }
+    }
+}
+
+/* A small tensor, whole, as f32 in fresh memory. */
+static caisson_status read_whole(const csn_source *s, const csn_tensor *t, float **ret,
+                                 caisson_error *err) {
+    uint64_t n;
+    csn_buf bytes = CSN_BUF_INIT(1 << 30);
+    if (!csn_shape_count(&t->shape, &n) || t->nbytes > bytes.max) {
+        return CSN_FAIL(err, CAISSON_E_LIMIT, .tensor = t->name, .what = "scales are too large");
+    }
+    float *out;
+    CSN_TRY(CSN_NEW((size_t)n, &out, err));
+    caisson_status status = csn_buf_reserve(&bytes, (size_t)t->nbytes, err);
+    if (status == CAISSON_OK) {
+        status =
+            csn_file_read_at(s->files[t->i_file], t->offset, bytes.ptr, (size_t)t->nbytes, err);
+    }
+    if (status == CAISSON_OK) {
+        csn_matrix m = csn_matrix_make(t->dtype, &t->shape, bytes.ptr, t->nbytes);
+        t->dtype->decode(&m, 0, n, out);
+    }
+    csn_buf_free(&bytes);
+    if (status != CAISSON_OK) {
+        csn_free(out);
+        return status;
+    }
+    *ret = out;
+    return CAISSON_OK;
+}
+
+/* The source as a matrix whose rows are whole numbers of bytes: a vector is one column when its
+ * elements have bytes of their own, else one row. */
+static void source_grid(const csn_convert_item *item, uint64_t *rows, uint64_t *cols) {
+    const csn_shape *shape = &item->source->shape;
+    *rows = shape->dim[0];
+    *cols = shape->n_dims == 2 ? shape->dim[1] : 1;
+    if (shape->n_dims == 1 && item->permute == 0) {
+        *rows = 1;
+        *cols = shape->dim[0];
+    }
+}
+
+static caisson_status read_pieces(const csn_source *s, const csn_convert_item *item, csn_pool *pool,
+                                  csn_buf *buf, const csn_tensor_watch *watch, piece *p,
+                                  caisson_error *err) {
+    const csn_tensor *t = item->source;
+    uint64_t rows, n_rows, row_bytes;
+    source_grid(item, &rows, &p->cols);
+    row_bytes = t->nbytes / rows; /* rows >= 1: dims were checked against arch */
+    if (row_bytes == 0 || t->nbytes % rows != 0) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = t->name,
+                        .what = "a rotated vector in a block dtype is not supported",
+                        .got = csn_str_from(t->dtype->name));
+    }
+    n_rows = rows == 1 ? 1 : item->shape.dim[0];
+    uint64_t step = row_bytes < CSN_PIECE_BYTES ? CSN_PIECE_BYTES / row_bytes : 1;
+    for (uint64_t r = 0; r < n_rows; r += step) {
+        uint64_t n = n_rows - r < step ? n_rows - r : step;
+        size_t bytes = (size_t)(n * row_bytes);
+        buf->len = 0;
+        CSN_TRY(csn_buf_reserve(buf, bytes, err));
+        CSN_TRY(csn_file_read_at(s->files[t->i_file], t->offset + (item->row0 + r) * row_bytes,
+                                 buf->ptr, bytes, err));
+        p->m = (csn_matrix){.dtype = t->dtype,
+                            .data = (const uint8_t *)buf->ptr,
+                            .nbytes = bytes,
+                            .rows = n,
+                            .cols = p->cols};
+        p->row0 = r;
+        p->n_rows = n;
+        p->scale_row0 = item->row0 + r;
+        csn_pool_run(pool, decode_rows, p);
+        if (atomic_load(&p->bad) != 0) {
+            return CSN_FAIL(err, CAISSON_E_PARSE, .section = "data", .tensor = t->name,
+                            .what = "a weight is not a finite number (element given)",
+                            .has_numbers = true, .got_u = atomic_load(&p->bad) - 1);
+        }
+        CSN_TRY(watch->fn(watch->ctx, bytes, err));
+    }
+    return CAISSON_OK;
+}
+
+caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *item,
+                                   csn_pool *pool, csn_buf *buf, const csn_tensor_watch *watch,
+                                   float *out, caisson_error *err) {
+    piece p = {.permute = item->permute, .add = item->add, .out = out};
+    float *scales = NULL;
+    if (item->scale != NULL) {
+        CSN_TRY(read_whole(s, item->scale, &scales, err));
+        p.scales = scales;
+        p.n_scale_cols = item->scale->shape.dim[1];
+    }
+    caisson_status status = read_pieces(s, item, pool, buf, watch, &p, err);
+    csn_free(scales);
+    return status;
+}
+
+typedef struct measure {
+    csn_matrix m;
+    const float *x;
+    uint64_t n;
+    double *part; /* [n_chunks][2]: sums of (d - x)^2 and of x^2 */
+} measure;
+
+static void measure_chunks(void *ctx, unsigned i_thread, unsigned n_threads) {
+    measure *me = ctx;
+    float d[CHECK_GRAIN];
+    uint64_t c0, c1, n_chunks = (me->n + CHECK_GRAIN - 1) / CHECK_GRAIN;
+    csn_share(n_chunks, 1, i_thread, n_threads, &c0, &c1);
+    for (uint64_t c = c0; c < c1; c++) {
+        uint64_t i0 = c * CHECK_GRAIN;
+        uint64_t n = me->n - i0 < CHECK_GRAIN ? me->n - i0 : CHECK_GRAIN;
+        double num = 0, den = 0;
+        me->m.dtype->decode(&me->m, i0, n, d);
+        for (uint64_t i = 0; i < n; i++) {
+            double x = (double)me->x[i0 + i], e = (double)d[i] - x;
+            num += e * e;
+            den += x * x;
+        }
+        me->part[2 * c] = num;
+        me->part[2 * c + 1] = den;
+    }
+}
+
+caisson_status csn_tensor_error(const csn_convert_item *item, const uint8_t *bytes, uint64_t nbytes,
+                                const float *x, uint64_t n, csn_pool *pool, double *ret,
+                                caisson_error *err) {
+    uint64_t n_chunks = (n + CHECK_GRAIN - 1) / CHECK_GRAIN;
+    measure me = {.m = csn_matrix_make(item->to, &item->shape, bytes, nbytes), .x = x, .n = n};
+    double num = 0, den = 0;
+    CSN_TRY(CSN_NEW((size_t)n_chunks * 2, &me.part, err));
+    csn_pool_run(pool, measure_chunks, &me);
+    for (uint64_t c = 0; c < n_chunks; c++) {
+        num += me.part[2 * c];
+        den += me.part[2 * c + 1];
+    }
+    csn_free(me.part);
+    *ret = den > 0 ? sqrt(num / den) : 0;
+    return CAISSON_OK;
+}

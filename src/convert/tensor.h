@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One tensor of a plan as f32: read in pieces, decoded, rows turned into our order, block scales
+ * and offsets applied. */
+#ifndef CSN_CONVERT_TENSOR_H
+#define CSN_CONVERT_TENSOR_H
+
+#include "convert/plan.h"
+
+/* Told after each piece, with the bytes just read. */
+typedef struct csn_tensor_watch {
+    caisson_status (*fn)(void *ctx, uint64_t n_bytes, caisson_error *err);
+    void *ctx;
+} csn_tensor_watch;
+
+/* out: [count of item->shape]. `piece`: scratch that grows to CSN_PIECE_BYTES. A value that is not
+ * finite is refused with its index (CAISSON_E_PARSE). */
+enum { CSN_PIECE_BYTES = 8 << 20 };
+caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *item,
+                                   csn_pool *pool, csn_buf *piece, const csn_tensor_watch *watch,
+                                   float *out, caisson_error *err);
+/* ||decoded - x|| / ||x|| of an encoded tensor; the same bits for any number of threads. */
+caisson_status csn_tensor_error(const csn_convert_item *item, const uint8_t *bytes, uint64_t nbytes,
+                                const float *x, uint64_t n, csn_pool *pool, double *ret,
+                                caisson_error *err);
+
+#endif
