@@ -50,7 +50,6 @@ def main():
     (here / "codec").mkdir(parents=True, exist_ok=True)
     for name in CODECS:
         subset(data / "codec" / (name + ".safetensors"), here / "codec" / (name + ".safetensors"))
-    shutil.copyfile(data / "codec" / "hash64.json", here / "codec" / "hash64.json")
     for folder in ("files", "bad", "bad/hostile"):
         (here / folder).mkdir(parents=True, exist_ok=True)
         for f in sorted((data / folder).iterdir()):

@@ -51,6 +51,26 @@ static void reference_vectors(void **state) {
     csn_buf_free(&text);
 }
 
+/* Pieces cut at words, in any order, and the same bytes as one call; long enough for every loop. */
+static void pieces_join_to_the_whole(void **state) {
+    (void)state;
+    uint8_t bytes[1000];
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        bytes[i] = (uint8_t)(i * 7 + i / 256);
+    }
+    for (size_t len = 0; len < sizeof(bytes); len += 1 + len / 16) {
+        for (size_t cut = 0; cut <= len; cut += 8) {
+            uint64_t tail = csn_hash64_piece(bytes + cut, len - cut, cut);
+            uint64_t head = csn_hash64_piece(bytes, cut, 0);
+            assert_true(csn_hash64_join(tail ^ head, len) == csn_hash64(bytes, len));
+        }
+    }
+    char hex[20];
+    csn_hash64_hex(UINT64_C(0x00ddbea04ad81625), hex);
+    assert_string_equal(hex, "00ddbea04ad81625");
+    assert_true(csn_hash64("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16) == UINT64_C(0x00ddbea04ad81625));
+}
+
 static void empty_is_zero(void **state) {
     (void)state;
     assert_true(csn_hash64("", 0) == 0);
@@ -59,6 +79,7 @@ static void empty_is_zero(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reference_vectors),
+        cmocka_unit_test(pieces_join_to_the_whole),
         cmocka_unit_test(empty_is_zero),
     };
     return cmocka_run_group_tests_name("base/hash64", tests, NULL, NULL);

@@ -152,7 +152,7 @@ static void writer_round_trip(void **state) {
     csn_jw_value(&w, csn_json_root(d));
     ASSERT_OK(csn_jw_end(&w), &err);
     ASSERT_STR(csn_buf_view(&out),
-               "{\"s\":\"\\\"\\\\\\n\\u0001\xc3\xa9\",\"n\":[0,-5,18446744073709551615,0.1,1e-06,3."
+               "{\"s\":\"\\\"\\\\\\n\\u0001\xc3\xa9\",\"n\":[0,-5,18446744073709551615,0.1,1e-6,3."
                "0,true,null],\"o\":{},\"l\":[]}");
     csn_buf_free(&out);
     w = csn_jw_begin(&out, &err);
@@ -189,6 +189,31 @@ static void floats_read_back_equal(void **state) {
         assert_true(strtod(out.ptr, NULL) == g);
         csn_buf_free(&out);
     }
+}
+
+static void floats_look_like_the_reference(void **state) {
+    (void)state;
+    static const struct {
+        double v;
+        const char *text;
+    } list[] = {{10000.0, "10000.0"}, {1e-6, "1e-6"},       {1e-5, "0.00001"},
+                {0.25, "0.25"},       {0, "0.0"},           {-0.0, "-0.0"},
+                {1, "1.0"},           {-12.5, "-12.5"},     {1e15, "1000000000000000.0"},
+                {1e16, "1e16"},       {1.5e300, "1.5e300"}, {123456789, "123456789.0"},
+                {0.1, "0.1"},         {5e-324, "5e-324"}};
+    caisson_error err;
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+        csn_buf out = CSN_BUF_INIT(1 << 10);
+        csn_jw w = csn_jw_begin(&out, &err);
+        csn_jw_f64(&w, list[i].v);
+        assert_string_equal(out.ptr, list[i].text);
+        csn_buf_free(&out);
+    }
+    csn_buf out = CSN_BUF_INIT(1 << 10);
+    csn_jw w = csn_jw_begin(&out, &err);
+    csn_jw_f32(&w, 0.1f);
+    assert_string_equal(out.ptr, "0.1");
+    csn_buf_free(&out);
 }
 
 static void numbers_ignore_the_locale(void **state) {
@@ -244,6 +269,7 @@ int main(void) {
         cmocka_unit_test(depth_is_limited),
         cmocka_unit_test(writer_round_trip),
         cmocka_unit_test(floats_read_back_equal),
+        cmocka_unit_test(floats_look_like_the_reference),
         cmocka_unit_test(numbers_ignore_the_locale),
         cmocka_unit_test(invalid_bytes_become_replacement),
         cmocka_unit_test(every_failed_allocation_is_told),

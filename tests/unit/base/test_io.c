@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/test.h"
+
+#include "base/alloc.h"
+
+#include "fault/faulty_fs.h"
+#include "support/temp_dir.h"
+
+static void put(const char *path, const char *text) {
+    caisson_error err;
+    ASSERT_OK(csn_fs_write_all(csn_fs_os(), path, csn_str_from(text), &err), &err);
+}
+
+static void assert_holds(const char *path, const char *text) {
+    csn_buf b = {0};
+    caisson_error err;
+    ASSERT_OK(csn_fs_read_all(csn_fs_os(), path, 1 << 20, &b, &err), &err);
+    assert_string_equal(b.ptr, text);
+    csn_buf_free(&b);
+}
+
+static void a_file_is_written_read_and_replaced(void **state) {
+    (void)state;
+    const char *path = temp_path("a");
+    csn_file *f = NULL;
+    caisson_error err;
+    uint64_t size = 0;
+    put(path, "first");
+    assert_holds(path, "first");
+    put(path, "");
+    assert_holds(path, "");
+    put(path, "0123456789");
+    ASSERT_OK(csn_fs_open(csn_fs_os(), path, CSN_OPEN_READ_WRITE, &f, &err), &err);
+    ASSERT_OK(csn_file_write_at(f, 4, "xx", 2, &err), &err);
+    ASSERT_OK(csn_file_write_at(f, 12, "end", 3, &err), &err); /* a hole reads as zeros */
+    ASSERT_OK(csn_file_size(f, &size, &err), &err);
+    assert_int_equal(size, 15);
+    char buf[16] = {0};
+    ASSERT_OK(csn_file_read_at(f, 0, buf, 15, &err), &err);
+    assert_memory_equal(buf, "0123xx6789\0\0end", 15);
+    ASSERT_OK(f->ops->truncate(f, 3, &err), &err);
+    csn_file_close(f);
+    assert_holds(path, "012");
+    assert_true(csn_fs_os()->ops->exists(csn_fs_os(), path));
+    assert_false(csn_fs_os()->ops->is_dir(csn_fs_os(), path));
+    assert_true(csn_fs_os()->ops->is_dir(csn_fs_os(), temp_dir_path));
+    ASSERT_OK(csn_fs_os()->ops->remove(csn_fs_os(), path, &err), &err);
+    assert_false(csn_fs_os()->ops->exists(csn_fs_os(), path));
+    csn_file_close(NULL);
+}
+
+static void reading_past_the_end_has_both_numbers(void **state) {
+    (void)state;
+    const char *path = temp_path("a");
+    csn_file *f = NULL;
+    caisson_error err;
+    char buf[16];
+    put(path, "12345");
+    ASSERT_OK(csn_fs_open(csn_fs_os(), path, CSN_OPEN_READ, &f, &err), &err);
+    ASSERT_STATUS(csn_file_read_at(f, 2, buf, 10, &err), CAISSON_E_IO);
+    assert_string_equal(err.file, path);
+    assert_true(err.has_offset && err.offset == 2);
+    assert_string_equal(err.want, "10");
+    assert_string_equal(err.got, "3");
+    csn_file_close(f);
+}
+
+static void limits_and_modes_are_kept(void **state) {
+    (void)state;
+    const char *path = temp_path("a");
+    csn_buf b = {0};
+    csn_file *f = NULL;
+    caisson_error err;
+    put(path, "12345");
+    ASSERT_STATUS(csn_fs_read_all(csn_fs_os(), path, 4, &b, &err), CAISSON_E_LIMIT);
+    assert_null(b.ptr);
+    ASSERT_STATUS(csn_fs_open(csn_fs_os(), path, CSN_OPEN_CREATE_NEW, &f, &err), CAISSON_E_IO);
+    assert_int_equal(err.sys_errno, EEXIST);
+    ASSERT_STATUS(csn_fs_open(csn_fs_os(), temp_dir_path, CSN_OPEN_READ, &f, &err), CAISSON_E_IO);
+    ASSERT_STATUS(csn_fs_open(csn_fs_os(), temp_path("none"), CSN_OPEN_READ, &f, &err),
+                  CAISSON_E_IO);
+    assert_int_equal(err.sys_errno, ENOENT);
+    (void)unlink(path);
+}
+
+static void short_calls_are_carried_on(void **state) {
+    (void)state;
+    const char *path = temp_path("a");
+    faulty_fs fs;
+    csn_buf b = {0};
+    caisson_error err;
+    faulty_fs_init(&fs, csn_fs_os());
+    fs.short_by = 3;
+    ASSERT_OK(csn_fs_write_all(&fs.base, path, CSN_STR("a text of some length"), &err), &err);
+    ASSERT_OK(csn_fs_read_all(&fs.base, path, 1000, &b, &err), &err);
+    ASSERT_STR(csn_buf_view(&b), "a text of some length");
+    csn_buf_free(&b);
+    assert_int_equal(fs.n_open, 0);
+    (void)unlink(path);
+}
+
+/* Whatever fails, the old text or the whole new one is there. */
+static void replacing_is_all_or_nothing(void **state) {
+    (void)state;
+    const char *path = temp_path("a");
+    for (int64_t n = 0;; n++) {
+        faulty_fs fs;
+        caisson_error err;
+        assert_true(n < 100);
+        put(path, "old");
+        faulty_fs_init(&fs, csn_fs_os());
+        fs.fail_at = n;
+        caisson_status status = csn_fs_write_all(&fs.base, path, CSN_STR("new"), &err);
+        assert_int_equal(fs.n_open, 0);
+        if (status == CAISSON_OK) {
+            assert_holds(path, "new");
+            break;
+        }
+        assert_int_equal(status, CAISSON_E_IO);
+        csn_buf b = {0};
+        ASSERT_OK(csn_fs_read_all(csn_fs_os(), path, 100, &b, &err), &err);
+        assert_true(csn_str_is(csn_buf_view(&b), "old") || csn_str_is(csn_buf_view(&b), "new"));
+        csn_buf_free(&b);
+    }
+    faulty_fs fs;
+    caisson_error err;
+    put(path, "old");
+    faulty_fs_init(&fs, csn_fs_os());
+    fs.disk_left = 2;
+    ASSERT_STATUS(csn_fs_write_all(&fs.base, path, CSN_STR("new"), &err), CAISSON_E_IO);
+    assert_int_equal(err.sys_errno, ENOSPC);
+    assert_holds(path, "old");
+    (void)unlink(path);
+}
+
+static void every_failed_allocation_is_told(void **state) {
+    (void)state;
+    const char *path = temp_path("a");
+    for (int64_t n = 0;; n++) {
+        csn_buf b = {0};
+        caisson_error err;
+        assert_true(n < 100);
+        csn_alloc_fail_after(n);
+        caisson_status status = csn_fs_write_all(csn_fs_os(), path, CSN_STR("text"), &err);
+        if (status == CAISSON_OK) {
+            status = csn_fs_read_all(csn_fs_os(), path, 100, &b, &err);
+        }
+        csn_alloc_fail_after(-1);
+        csn_buf_free(&b);
+        if (status == CAISSON_OK) {
+            break;
+        }
+        assert_int_equal(status, CAISSON_E_NOMEM);
+    }
+    (void)unlink(path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_is_written_read_and_replaced),
+        cmocka_unit_test(reading_past_the_end_has_both_numbers),
+        cmocka_unit_test(limits_and_modes_are_kept),
+        cmocka_unit_test(short_calls_are_carried_on),
+        cmocka_unit_test(replacing_is_all_or_nothing),
+        cmocka_unit_test(every_failed_allocation_is_told),
+    };
+    return cmocka_run_group_tests(tests, temp_dir_make, temp_dir_remove);
+}

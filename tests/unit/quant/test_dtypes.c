@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table itself, the worked examples of the facts, and what encoders do with awkward input. */
+#include "unit/test.h"
+
+#include <math.h>
+
+#include "quant/quant_internal.h"
+#include "support/golden_codec.h"
+
+static void names_and_ids_find_their_row(void **state) {
+    (void)state;
+    static const char *const names[17] = {"f32", "f16",    "bf16", "q8_row", "q4_block", "mix8_4",
+                                          "u8",  "q4_col", "vbit", "q8_2f",  "vbit_ro",  "q4_tiled",
+                                          "q1",  "q1s",    "q1t",  "q4tp",   "q2tp"};
+    for (unsigned id = 0; id < 17; id++) {
+        const csn_dtype *d = csn_dtype_by_cmf(id);
+        assert_non_null(d);
+        assert_string_equal(d->name, names[id]);
+        assert_ptr_equal(csn_dtype_by_name(csn_str_from(names[id])), d);
+        assert_int_equal(d->is_reserved, id == 5 || id == 7);
+        assert_true((d->decode == NULL) == (d->encode == NULL) || d->encode == NULL);
+    }
+    assert_null(csn_dtype_by_cmf(17));
+    assert_null(csn_dtype_by_cmf(255));
+    assert_null(csn_dtype_by_cmf(UINT32_MAX)); /* CSN_NO_ID is not an id */
+    assert_null(csn_dtype_by_gguf(UINT32_MAX));
+    assert_string_equal(csn_dtype_by_name(CSN_STR("q8"))->name, "q8_row");
+    assert_string_equal(csn_dtype_by_name(CSN_STR("q8f"))->name, "q8_2f");
+    assert_string_equal(csn_dtype_by_name(CSN_STR("q4"))->name, "q4_block");
+    assert_string_equal(csn_dtype_by_name(CSN_STR("Q4T"))->name, "q4_tiled");
+    assert_null(csn_dtype_by_name(CSN_STR("q8_ro")));
+    assert_null(csn_dtype_by_name(CSN_STR("")));
+    assert_string_equal(csn_dtype_by_gguf(0)->name, "f32");
+    assert_string_equal(csn_dtype_by_gguf(1)->name, "f16");
+    assert_string_equal(csn_dtype_by_gguf(30)->name, "bf16");
+    assert_string_equal(csn_dtype_by_safetensors(CSN_STR("BF16"))->name, "bf16");
+    assert_null(csn_dtype_by_safetensors(CSN_STR("bf16")));
+}
+
+static void no_two_rows_share_an_id_or_name(void **state) {
+    (void)state;
+    for (size_t i = 0; csn_dtypes[i] != NULL; i++) {
+        const csn_dtype *a = csn_dtypes[i];
+        assert_true(a->group >= 1);
+        for (size_t j = 0; j < i; j++) {
+            const csn_dtype *b = csn_dtypes[j];
+            assert_string_not_equal(a->name, b->name);
+            assert_true(a->cmf_id == CSN_NO_ID || a->cmf_id != b->cmf_id);
+            assert_true(a->gguf_id == CSN_NO_ID || a->gguf_id != b->gguf_id);
+            assert_true(a->safetensors == NULL || b->safetensors == NULL ||
+                        strcmp(a->safetensors, b->safetensors) != 0);
+        }
+    }
+}
+
+static void shapes_are_counted_and_shown(void **state) {
+    (void)state;
+    char text[64];
+    uint64_t n = 7;
+    csn_shape s = {.n_dims = 3, .dim = {2, 3, 4}};
+    assert_true(csn_shape_count(&s, &n) && n == 24);
+    assert_string_equal(csn_shape_text(&s, text, sizeof(text)), "[2, 3, 4]");
+    assert_string_equal(csn_shape_text(&s, text, 5), "[2, ");
+    csn_matrix m = csn_matrix_make(&csn_dtype_f32, &s, NULL, 96);
+    assert_true(m.rows == 2 && m.cols == 12);
+    s = (csn_shape){.n_dims = 0};
+    assert_true(csn_shape_count(&s, &n) && n == 1);
+    assert_string_equal(csn_shape_text(&s, text, sizeof(text)), "[]");
+    m = csn_matrix_make(&csn_dtype_f32, &s, NULL, 4);
+    assert_true(m.rows == 1 && m.cols == 1);
+    s = (csn_shape){.n_dims = 1, .dim = {5}};
+    m = csn_matrix_make(&csn_dtype_f32, &s, NULL, 20);
+    assert_true(m.rows == 5 && m.cols == 1);
+    s = (csn_shape){.n_dims = 3, .dim = {0, UINT64_MAX, 2}};
+    m = csn_matrix_make(&csn_dtype_f32, &s, NULL, 0);
+    assert_true(m.rows == 0 && m.cols == 0);
+    s = (csn_shape){.n_dims = 2, .dim = {UINT64_C(1) << 33, UINT64_C(1) << 31}};
+    assert_false(csn_shape_count(&s, &n));
+}
+
+struct example {
+    const char *dtype;
+    uint32_t rows, cols; /* cols 0: one dimension */
+    const float *x;
+    const char *hex;
+};
+
+/* Facts 4.2 to 4.5 and 4.11, worked by the reference. */
+static void worked_examples(void **state) {
+    (void)state;
+    static const float q8_row[] = {1, -2, 3, 0.5f, 0, 0, 0, 0};
+    static const float ties[] = {127, 2.5f, 3.5f, -2.5f};
+    static const float q4a[] = {7, -7, 1, 0.25f};
+    static const float q4b[] = {0.1f, -0.2f, 0.3f, -0.35f, 0.05f, 0};
+    static const float two[] = {1, 10, -2, 20};
+    static const float three[] = {0, 3, 0, -4};
+    static float ramp[32];
+    static float q4tp_a[64];
+    static const float zeros[32];
+    for (int i = 0; i < 32; i++) {
+        ramp[i] = (float)(i - 16);
+        q4tp_a[i] = i == 0 ? 7 : 1;
+        q4tp_a[32 + i] = i == 0 ? 3.5f : -0.5f;
+    }
+#define X4 "88888888"
+    const struct example list[] = {
+        {"q8_row", 2, 4, q8_row,
+         "2aab7f1500000000"
+         "0c260004"},
+        {"q8_row", 1, 4, ties, "7f0204fe003c"},
+        {"q4_block", 4, 0, q4a,
+         "1f89" X4 X4 X4 "8888"
+         "003c"},
+        {"q4_block", 6, 0, q4b,
+         "4a1e89" X4 X4 X4 "88"
+         "662a"},
+        {"q4_tiled", 1, 32, ramp, "924011223344546576878899aabbccdcedfe"},
+        {"q8_2f", 2, 2, two, "7f7f817f1a1d1a21533ee84b"},
+        {"q8_2f", 2, 2, three, "007f0081d81e902000041243"},
+        {"q4tp", 1, 64, q4tp_a,
+         "9f999999999999999999999999999999"
+         "7f777777777777777777777777777777"
+         "00bc2228"
+         "1f00"},
+        {"q4tp", 1, 32, zeros,
+         X4 X4 X4 X4 "00cb0100"
+                     "00"},
+    };
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+        const csn_dtype *d = csn_dtype_by_name(csn_str_from(list[i].dtype));
+        csn_shape s = {.n_dims = list[i].cols != 0 ? 2 : 1, .dim = {list[i].rows, list[i].cols}};
+        uint8_t out[128];
+        char hex[257];
+        uint64_t n = 0;
+        caisson_error err;
+        ASSERT_OK(d->nbytes(&s, &n, &err), &err);
+        ASSERT_OK(d->encode(list[i].x, &s, NULL, out, &err), &err);
+        for (uint64_t k = 0; k < n; k++) {
+            snprintf(hex + 2 * k, 3, "%02x", out[k]);
+        }
+        assert_string_equal(hex, list[i].hex);
+    }
+}
+
+static float noise(uint32_t *x) {
+    *x = *x * 1664525u + 1013904223u;
+    return ((float)(*x >> 8) / 8388608.0f - 1.0f) * 0.3f;
+}
+
+/* Bytes do not depend on the number of threads, at a size where all of them get work, and the
+ * decoded error stays within half a step. */
+static void encoders_split_without_a_trace(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        float most; /* error, with |x| <= 0.3 */
+    } list[] = {
+        {"f32", 0},         {"f16", 0.00013f},     {"bf16", 0.001f},      {"q8_row", 0.0013f},
+        {"q8_2f", 0.0035f}, {"q4_block", 0.0225f}, {"q4_tiled", 0.0225f}, {"q4tp", 0.026f}};
+    enum { ROWS = 300, COLS = 160 };
+    csn_shape s = {.n_dims = 2, .dim = {ROWS, COLS}};
+    float *x = malloc(ROWS * COLS * sizeof(float));
+    float *y = malloc(ROWS * COLS * sizeof(float));
+    uint8_t *a = malloc(ROWS * COLS * 4);
+    uint8_t *b = malloc(ROWS * COLS * 4);
+    uint32_t seed = 5;
+    caisson_error err;
+    assert_true(x != NULL && y != NULL && a != NULL && b != NULL);
+    for (int i = 0; i < ROWS * COLS; i++) {
+        x[i] = noise(&seed);
+    }
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+        const csn_dtype *d = csn_dtype_by_name(csn_str_from(list[i].name));
+        uint64_t n = 0;
+        ASSERT_OK(d->nbytes(&s, &n, &err), &err);
+        ASSERT_OK(d->encode(x, &s, NULL, a, &err), &err);
+        for (unsigned t = 2; t < 8; t += 5) {
+            csn_pool *pool = NULL;
+            ASSERT_OK(csn_pool_new(t, &pool, &err), &err);
+            memset(b, 0xcc, n);
+            ASSERT_OK(d->encode(x, &s, pool, b, &err), &err);
+            assert_memory_equal(a, b, n);
+            csn_pool_free(pool);
+        }
+        csn_matrix m = csn_matrix_make(d, &s, a, n);
+        d->decode(&m, 0, ROWS * COLS, y);
+        for (int k = 0; k < ROWS * COLS; k++) {
+            if (!(fabsf(x[k] - y[k]) <= list[i].most)) {
+                fail_msg("%s: element %d is %g, was %g", list[i].name, k, (double)y[k],
+                         (double)x[k]);
+            }
+        }
+    }
+    free(x);
+    free(y);
+    free(a);
+    free(b);
+}
+
+static void what_f16_cannot_hold_is_told(void **state) {
+    (void)state;
+    static const char *const names[] = {"f16", "q8_row", "q8_2f", "q4_block", "q4_tiled", "q4tp"};
+    float x[64] = {0};
+    uint8_t out[512];
+    csn_shape s = {.n_dims = 2, .dim = {2, 32}};
+    caisson_error err;
+    x[40] = 1e9f;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const csn_dtype *d = csn_dtype_by_name(csn_str_from(names[i]));
+        ASSERT_STATUS(d->encode(x, &s, NULL, out, &err), CAISSON_E_BOUNDS);
+        assert_string_equal(err.got, names[i]);
+    }
+}
+
+static void shapes_without_whole_groups_are_refused(void **state) {
+    (void)state;
+    static const char *const names[] = {"q4_tiled", "q4tp"};
+    float x[64] = {0};
+    uint8_t out[512];
+    csn_shape s = {.n_dims = 2, .dim = {1, 33}};
+    caisson_error err;
+    for (size_t i = 0; i < 2; i++) {
+        const csn_dtype *d = csn_dtype_by_name(csn_str_from(names[i]));
+        ASSERT_STATUS(d->encode(x, &s, NULL, out, &err), CAISSON_E_BOUNDS);
+        assert_string_equal(err.got, "[1, 33]");
+    }
+}
+
+static void a_failed_allocation_of_q8_2f_is_told(void **state) {
+    (void)state;
+    float x[64] = {1};
+    uint8_t out[512];
+    csn_shape s = {.n_dims = 2, .dim = {2, 32}};
+    caisson_error err;
+    int64_t n = 0;
+    caisson_status status;
+    do {
+        csn_alloc_fail_after(n);
+        status = csn_dtype_q8_2f.encode(x, &s, NULL, out, &err);
+        csn_alloc_fail_after(-1);
+        assert_true(status == CAISSON_OK || status == CAISSON_E_NOMEM);
+        n++;
+    } while (status != CAISSON_OK);
+    assert_int_equal(n, 4);
+}
+
+/* The reference's vbit payloads pass; with any width, length or offset changed they do not. */
+static void vbit_payloads_are_checked(void **state) {
+    const csn_dtype *d = csn_dtype_by_name(csn_str_from(*state));
+    char path[512];
+    caisson_error err;
+    snprintf(path, sizeof(path), CSN_SOURCE_DIR "/tests/golden/cmf/codec/%s.safetensors", d->name);
+    golden_file g = golden_open(path);
+    for (size_t i = 0; i < g.n_cases; i++) {
+        const golden_case *c = &g.cases[i];
+        uint64_t rows = c->shape.dim[0];
+        ASSERT_OK(d->check(&c->shape, c->encoded, c->n_encoded, &err), &err);
+        uint64_t looked_at = d->check_bytes(&c->shape, c->n_encoded);
+        assert_true(looked_at >= rows && looked_at < c->n_encoded);
+        uint8_t *p = malloc(looked_at); /* exactly what check may look at */
+        assert_non_null(p);
+        memcpy(p, c->encoded, looked_at);
+        ASSERT_STATUS(d->check(&c->shape, p, c->n_encoded + 1, &err), CAISSON_E_BOUNDS);
+        ASSERT_STATUS(d->check(&c->shape, p, c->n_encoded - 1, &err), CAISSON_E_BOUNDS);
+        for (uint64_t r = 0; r < rows; r++) {
+            static const uint8_t widths[] = {0, 2, 7, 9, 255};
+            uint8_t old = p[r];
+            for (size_t k = 0; k < sizeof(widths); k++) {
+                p[r] = widths[k];
+                ASSERT_STATUS(d->check(&c->shape, p, c->n_encoded, &err), CAISSON_E_BOUNDS);
+            }
+            p[r] = old == 8 ? 6 : 8;
+            ASSERT_STATUS(d->check(&c->shape, p, c->n_encoded, &err), CAISSON_E_BOUNDS);
+            p[r] = old;
+        }
+        if (looked_at > rows) { /* vbit_ro: each byte of the offsets counts */
+            for (uint64_t k = looked_at - 4 * (rows + 1); k < looked_at; k++) {
+                p[k] ^= 0x20;
+                ASSERT_STATUS(d->check(&c->shape, p, c->n_encoded, &err), CAISSON_E_BOUNDS);
+                p[k] ^= 0x20;
+            }
+        }
+        free(p);
+    }
+    golden_close(&g);
+}
+
+/* Every bit pattern of a payload decodes without leaving it (NaN and infinite scales, all codes).
+ */
+static void any_bytes_decode(void **state) {
+    (void)state;
+    csn_shape s = {.n_dims = 2, .dim = {3, 64}};
+    caisson_error err;
+    uint32_t x = 1;
+    for (size_t i = 0; csn_dtypes[i] != NULL; i++) {
+        const csn_dtype *d = csn_dtypes[i];
+        uint64_t n = 0;
+        if (d->decode == NULL || d->nbytes == NULL || d->nbytes(&s, &n, &err) != CAISSON_OK) {
+            continue;
+        }
+        uint8_t *p = malloc(n);
+        float *out = malloc(193 * sizeof(float));
+        assert_true(p != NULL && out != NULL);
+        for (int round = 0; round < 50; round++) {
+            for (uint64_t k = 0; k < n; k++) {
+                x = x * 1664525u + 1013904223u;
+                p[k] = round == 0 ? 0xff : round == 1 ? 0 : (uint8_t)(x >> 24);
+            }
+            csn_matrix m = csn_matrix_make(d, &s, p, n);
+            out[192] = 7.0f;
+            d->decode(&m, 0, 192, out);
+            assert_true(out[192] == 7.0f);
+        }
+        free(p);
+        free(out);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        {"names and ids find their row (CMF 3.1)", names_and_ids_find_their_row, NULL, NULL, NULL},
+        cmocka_unit_test(no_two_rows_share_an_id_or_name),
+        cmocka_unit_test(shapes_are_counted_and_shown),
+        {"worked examples (CMF 3.2)", worked_examples, NULL, NULL, NULL},
+        cmocka_unit_test(encoders_split_without_a_trace),
+        cmocka_unit_test(what_f16_cannot_hold_is_told),
+        cmocka_unit_test(shapes_without_whole_groups_are_refused),
+        cmocka_unit_test(a_failed_allocation_of_q8_2f_is_told),
+        {"vbit payloads are checked (CMF 3.2)", vbit_payloads_are_checked, NULL, NULL,
+         (char[]){"vbit"}},
+        {"vbit_ro payloads are checked (CMF 3.2)", vbit_payloads_are_checked, NULL, NULL,
+         (char[]){"vbit_ro"}},
+        cmocka_unit_test(any_bytes_decode),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
