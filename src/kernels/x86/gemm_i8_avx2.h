@@ -112,20 +112,13 @@ CSN_INLINE void gemm_finish(const float *lane, int octets, uint64_t nc, const fl
         for (int k = 0; k < 8; k++) {
             v[k] = _mm256_load_ps(lane + ((uint64_t)k * m + i) * 8);
         }
-        __m256 s =
-            _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(v[0], v[4]), _mm256_add_ps(v[2], v[6])),
-                          _mm256_add_ps(_mm256_add_ps(v[1], v[5]), _mm256_add_ps(v[3], v[7])));
+        __m256 s = csn_tree_of_lanes(v);
         if (row_scale != NULL) {
             s = _mm256_mul_ps(_mm256_loadu_ps(row_scale), s);
         }
         uint64_t row = r + i % (uint64_t)octets * 8;
-        float *out = y + i / (uint64_t)octets * y_stride + row;
-        if (row + 8 <= r1) {
-            _mm256_storeu_ps(out, s);
-        } else if (row < r1) {
-            _Alignas(32) float part[8];
-            _mm256_store_ps(part, s);
-            memcpy(out, part, (r1 - row) * sizeof(float));
+        if (row < r1) {
+            csn_store_rows(y + i / (uint64_t)octets * y_stride + row, s, r1 - row);
         }
     }
 }

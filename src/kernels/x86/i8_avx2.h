@@ -77,6 +77,12 @@ CSN_INLINE float csn_tree_avx2(__m256 v) {
     return _mm_cvtss_f32(_mm_add_ss(a, _mm_movehdup_ps(a)));
 }
 
+/* The same over whole vectors: v[k] is lane k of eight sums. */
+CSN_INLINE __m256 csn_tree_of_lanes(const __m256 v[8]) {
+    return _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(v[0], v[4]), _mm256_add_ps(v[2], v[6])),
+                         _mm256_add_ps(_mm256_add_ps(v[1], v[5]), _mm256_add_ps(v[3], v[7])));
+}
+
 /* Columns of 8 vectors of 8 dwords become rows: v[j] lane r = old v[r] lane j. */
 CSN_INLINE void csn_transpose8(__m256i v[8]) {
     __m256i t[8];
@@ -98,6 +104,33 @@ CSN_INLINE void csn_transpose8(__m256i v[8]) {
         v[i] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x20);
         v[i + 4] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x31);
     }
+}
+
+/* The halving trees of eight rows at once: lane r of the result is row r's sum. */
+CSN_INLINE __m256 csn_trees8(const __m256 row[8]) {
+    __m256i t[8];
+    CSN_UNROLL
+    for (int i = 0; i < 8; i++) {
+        t[i] = _mm256_castps_si256(row[i]);
+    }
+    csn_transpose8(t);
+    __m256 v[8];
+    CSN_UNROLL
+    for (int i = 0; i < 8; i++) {
+        v[i] = _mm256_castsi256_ps(t[i]);
+    }
+    return csn_tree_of_lanes(v);
+}
+
+/* Stores the first `n` of eight results. */
+CSN_INLINE void csn_store_rows(float *y, __m256 v, uint64_t n) {
+    if (n >= 8) {
+        _mm256_storeu_ps(y, v);
+        return;
+    }
+    _Alignas(32) float part[8];
+    _mm256_store_ps(part, v);
+    memcpy(y, part, n * sizeof(float));
 }
 
 #endif

@@ -112,19 +112,26 @@ static void eight_ladders(const struct q4 *m, uint64_t r, uint64_t r1,
 
 /* ---- one vector ---- */
 
+CSN_INLINE __m128i load_nib(const uint8_t *p) {
+    return _mm_loadu_si128((const void *)p);
+}
+
+/* The nibbles of two groups, 16 bytes at p and at p + stride. A load of 32 bytes that ends with the
+ * second group and a blend do without a shuffle, of which there are enough. */
+CSN_INLINE __m256i load_pair(const uint8_t *p, uint64_t stride) {
+    __m256i second = csn_load256(p + stride - 16);
+    return stride == 16 ? second
+                        : _mm256_blend_epi32(_mm256_castsi128_si256(load_nib(p)), second, 0xF0);
+}
+
 /* Partial sums of two groups in i16: the low half is the first, the high one the second. Each lane
  * is four products, at most 4 * 15 * 127 in size: four lanes may still be added in i16. */
-CSN_INLINE __m256i dot_pair(__m128i n0, __m128i n1, const int8_t *split) {
+CSN_INLINE __m256i dot_pair(__m256i n, const int8_t *split) {
     const __m256i mask = _mm256_set1_epi8(15);
-    __m256i n = _mm256_inserti128_si256(_mm256_castsi128_si256(n0), n1, 1);
     __m256i low = _mm256_and_si256(n, mask);
     __m256i high = _mm256_and_si256(_mm256_srli_epi16(n, 4), mask);
     return _mm256_add_epi16(_mm256_maddubs_epi16(low, csn_load256(split)),
                             _mm256_maddubs_epi16(high, csn_load256(split + 32)));
-}
-
-CSN_INLINE __m128i load_nib(const uint8_t *p) {
-    return _mm_loadu_si128((const void *)p);
 }
 
 /* Four pairs give the sums of eight groups in the order 0 2 4 6 1 3 5 7; returns 0 to 7. */
@@ -146,9 +153,10 @@ CSN_INLINE __m256 add_groups(__m256 acc, const __m256i v[4], __m256 ws, const fl
     return _mm256_add_ps(acc, f);
 }
 
-CSN_INLINE float row_dot(enum form form, const uint8_t *nib, const struct row_scales *s,
-                         uint64_t gpr, const int8_t *split, const float *xs,
-                         const int16_t *offset) {
+/* The eight lanes of one row. */
+CSN_INLINE __m256 row_lanes(enum form form, const uint8_t *nib, const struct row_scales *s,
+                            uint64_t gpr, const int8_t *split, const float *xs,
+                            const int16_t *offset) {
     const uint64_t stride = form == Q4_TILED ? 18 : 16;
     __m256 acc = _mm256_setzero_ps();
     __m256i v[4];
@@ -157,8 +165,7 @@ CSN_INLINE float row_dot(enum form form, const uint8_t *nib, const struct row_sc
         const uint8_t *p = nib + g * stride;
         CSN_UNROLL
         for (uint64_t k = 0; k < 4; k++) {
-            v[k] = dot_pair(load_nib(p + 2 * k * stride), load_nib(p + (2 * k + 1) * stride),
-                            split + g * 32 + k * 64);
+            v[k] = dot_pair(load_pair(p + 2 * k * stride, stride), split + g * 32 + k * 64);
         }
         csn_prefetch(p, AHEAD);
         csn_prefetch(p, AHEAD + 64);
@@ -172,17 +179,18 @@ CSN_INLINE float row_dot(enum form form, const uint8_t *nib, const struct row_sc
         uint64_t n = gpr - g;
         CSN_UNROLL
         for (uint64_t k = 0; k < 4; k++) {
-            v[k] = _mm256_setzero_si256();
-            if (2 * k < n) {
-                __m128i n0 = load_nib(p + 2 * k * stride);
-                __m128i n1 =
-                    2 * k + 1 < n ? load_nib(p + (2 * k + 1) * stride) : _mm_setzero_si128();
-                v[k] = dot_pair(n0, n1, split + g * 32 + k * 64);
+            const uint8_t *q = p + 2 * k * stride;
+            if (2 * k + 1 < n) {
+                v[k] = dot_pair(load_pair(q, stride), split + g * 32 + k * 64);
+            } else if (2 * k < n) { /* codes of the second group of x are zero */
+                v[k] = dot_pair(_mm256_zextsi128_si256(load_nib(q)), split + g * 32 + k * 64);
+            } else {
+                v[k] = _mm256_setzero_si256();
             }
         }
         acc = add_groups(acc, v, scales(form, s, g, n), xs + g, offset + 2 * g);
     }
-    return csn_tree_avx2(acc);
+    return acc;
 }
 
 /* ---- many vectors ---- */
@@ -258,12 +266,15 @@ CSN_INLINE void matmul(enum form form, const struct q4 *m, const csn_x8 *x, uint
             eight_ladders(m, b, b1, rung);
         }
         for (uint64_t t = 0; t < n; t++) {
-            for (uint64_t r = b; r < b1; r++) {
+            __m256 lanes[8];
+            for (uint64_t i = 0; i < 8; i++) {
+                uint64_t r = b + i < b1 ? b + i : b;
                 struct row_scales s = scales_of_row(form, m, r, rung[r - b]);
-                y[t * y_stride + r] = row_dot(
-                    form, m->nib + r * m->gpr * m->stride, &s, m->gpr, x->split + t * x->q_stride,
-                    x->scale + t * x->g_stride, x->offset + t * x->g_stride * 2);
+                lanes[i] = row_lanes(form, m->nib + r * m->gpr * m->stride, &s, m->gpr,
+                                     x->split + t * x->q_stride, x->scale + t * x->g_stride,
+                                     x->offset + t * x->g_stride * 2);
             }
+            csn_store_rows(y + t * y_stride + b, csn_trees8(lanes), b1 - b);
         }
     }
 }

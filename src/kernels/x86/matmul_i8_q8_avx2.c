@@ -7,9 +7,8 @@
 #include "kernels/x86/gemm_i8_avx2.h"
 
 enum {
-    FEW = 4,        /* below this many vectors packing costs more than it gives */
-    ROW_BLOCK = 32, /* rows that stay in L1 or L2 while a few vectors pass over them */
-    AHEAD = 1024    /* bytes of prefetch: the hardware one stops at the end of a page */
+    FEW = 4,     /* below this many vectors packing costs more than it gives */
+    AHEAD = 1024 /* bytes of prefetch: the hardware one stops at the end of a page */
 };
 
 struct q8 {
@@ -39,7 +38,8 @@ CSN_INLINE __m256 add_groups(__m256 acc, const __m256i v[8], const float *xs) {
     return _mm256_add_ps(acc, _mm256_mul_ps(_mm256_loadu_ps(xs), _mm256_cvtepi32_ps(csn_sums8(v))));
 }
 
-CSN_INLINE float row_dot(const struct q8 *m, const int8_t *w, const int8_t *x, const float *xs) {
+/* The eight lanes of one row. */
+CSN_INLINE __m256 row_lanes(const struct q8 *m, const int8_t *w, const int8_t *x, const float *xs) {
     __m256 acc = _mm256_setzero_ps();
     __m256i v[8];
     uint64_t whole = m->last == 32 ? m->n_groups : m->n_groups - 1;
@@ -70,7 +70,7 @@ CSN_INLINE float row_dot(const struct q8 *m, const int8_t *w, const int8_t *x, c
         }
         acc = add_groups(acc, v, xs + g);
     }
-    return csn_tree_avx2(acc);
+    return acc;
 }
 
 static void pack_q8(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
@@ -110,14 +110,19 @@ void csn_matmul_i8_q8_row_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n,
         gemm_i8(pack_q8, &m, true, scales, x, n, y, y_stride, r0, r1);
         return;
     }
-    for (uint64_t b = r0; b < r1; b += ROW_BLOCK) {
-        uint64_t b1 = r1 - b < ROW_BLOCK ? r1 : b + ROW_BLOCK;
+    for (uint64_t b = r0; b < r1; b += 8) {
+        uint64_t n_rows = r1 - b < 8 ? r1 - b : 8;
+        uint8_t f16[16] = {0};
+        memcpy(f16, scales + 2 * b, 2 * n_rows);
+        __m256 row_scale = _mm256_cvtph_ps(_mm_loadu_si128((const void *)f16));
         for (uint64_t t = 0; t < n; t++) {
-            for (uint64_t r = b; r < b1; r++) {
-                float s = row_dot(&m, m.codes + r * m.cols, x->q + t * x->q_stride,
-                                  x->scale + t * x->g_stride);
-                y[t * y_stride + r] = csn_scale16(scales + 2 * r) * s;
+            __m256 lanes[8];
+            for (uint64_t i = 0; i < 8; i++) {
+                lanes[i] = row_lanes(&m, m.codes + (b + (i < n_rows ? i : 0)) * m.cols,
+                                     x->q + t * x->q_stride, x->scale + t * x->g_stride);
             }
+            csn_store_rows(y + t * y_stride + b, _mm256_mul_ps(row_scale, csn_trees8(lanes)),
+                           n_rows);
         }
     }
 }
