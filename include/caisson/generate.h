@@ -66,10 +66,11 @@ typedef struct caisson_generation {
     caisson_finish finish;
     uint32_t n_prompt;    /* tokens given */
     uint32_t n_reused;    /* of these, already in the session */
-    uint32_t n_generated; /* tokens drawn, an end token included */
+    uint32_t n_generated; /* tokens drawn, an end token not counted */
     uint64_t prompt_ns;   /* time for n_prompt - n_reused tokens */
     uint64_t decode_ns;   /* time from the first drawn token to the end */
     uint32_t n_decode;    /* tokens evaluated in decode_ns: n_decode / decode_ns is the speed */
+    int32_t eos_id;       /* the end token, with CAISSON_FINISH_EOS; else -1 */
     size_t i_stop;        /* which stop string, with CAISSON_FINISH_STOP */
 } caisson_generation;
 

@@ -38,6 +38,7 @@ typedef struct caisson_open_options {
                               CAISSON_E_IO instead of a killed process */
     bool text_only;        /* tokenizer and chat template only: such a model cannot make sessions */
     bool no_text;          /* weights only: text calls fail; opens faster */
+    bool no_chat;          /* the chat template is not compiled: chat calls fail */
     caisson_log_fn on_log; /* called during open; NULL = silent */
     void *log_ctx;
 } caisson_open_options;

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the public functions share: the structs behind the opaque pointers, the copying of options
+ * structs, and the sentence of a wrong argument.
+ */
+#ifndef CSN_API_API_INTERNAL_H
+#define CSN_API_API_INTERNAL_H
+
+#include "caisson.h"
+
+#include "base/log.h"
+#include "engine/session.h"
+#include "format/cmf/cmf.h"
+#include "model/model.h"
+#include "store/store.h"
+#include "text/template/template.h"
+#include "text/tokenizer/tokenizer.h"
+
+enum { CSN_API_MAX_TRUSTED = 6 };
+
+struct caisson_model {
+    csn_cmf *cmf;             /* owned by `store` once that exists */
+    csn_store *store;         /* owned by `model` once that exists */
+    csn_model *model;         /* NULL with text_only */
+    csn_tokenizer *tokenizer; /* NULL: none */
+    csn_template *tmpl;       /* NULL without a tokenizer and with no_chat */
+    bool has_template;
+    csn_ids eos;
+    csn_str trusted[CSN_API_MAX_TRUSTED][2]; /* template variables that are control text */
+    size_t n_trusted;
+    char *path;
+    csn_arena arena;
+};
+
+struct caisson_session {
+    caisson_model *model;
+    csn_session *session;
+    csn_ids seen; /* the tokens that the session holds */
+    uint32_t n_threads;
+    _Atomic int cancelled;
+};
+
+/* Copies the caller's options into *ret (known bytes): NULL gives zeros, an older and shorter
+ * struct is filled up with zeros, a newer one must have zeros where we know nothing. */
+caisson_status csn_api_options(const void *given, size_t known, void *ret, caisson_error *err);
+
+caisson_status csn_api_bad_arg(caisson_error *err, const char *what);
+
+/* The caller may pass NULL; inside the library err is never NULL. */
+#define CSN_API_ERR(err)                                                                           \
+    caisson_error csn_api_scratch_;                                                                \
+    if ((err) == NULL) {                                                                           \
+        (err) = &csn_api_scratch_;                                                                 \
+    }
+
+#define CSN_API_NEED(cond, err, text)                                                              \
+    do {                                                                                           \
+        if (!(cond)) {                                                                             \
+            return csn_api_bad_arg((err), (text));                                                 \
+        }                                                                                          \
+    } while (0)
+
+/* CAISSON_E_UNSUPPORTED with the sentence for a model without tokenizer. */
+caisson_status csn_api_no_tokenizer(const caisson_model *model, caisson_error *err);
+
+/* Moves a buffer's bytes to the caller (caisson_text_free frees them). */
+caisson_text csn_api_take_text(csn_buf *buf);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small things that every public function needs. */
+#include "api_internal.h"
+
+#include "base/alloc.h"
+
+enum { MAX_STRUCT_BYTES = 4096 };
+
+const char *caisson_version(void) {
+    return CAISSON_VERSION;
+}
+
+caisson_status csn_api_bad_arg(caisson_error *err, const char *what) {
+    return CSN_FAIL(err, CAISSON_E_ARG, .what = what);
+}
+
+caisson_status csn_api_options(const void *given, size_t known, void *ret, caisson_error *err) {
+    memset(ret, 0, known);
+    if (given == NULL) {
+        return CAISSON_OK;
+    }
+    size_t n;
+    memcpy(&n, given, sizeof(n));
+    if (n < sizeof(n) || n > MAX_STRUCT_BYTES) {
+        return CSN_FAIL(err, CAISSON_E_ARG, .what = "struct_size of an options struct is not set",
+                        CSN_VALUES(known, n));
+    }
+    const unsigned char *bytes = given;
+    for (size_t i = known; i < n; i++) {
+        if (bytes[i] != 0) {
+            return CSN_FAIL(err, CAISSON_E_ARG,
+                            .what = "an option that this version of the library does not know",
+                            CSN_VALUES(known, n));
+        }
+    }
+    memcpy(ret, given, n < known ? n : known);
+    return CAISSON_OK;
+}
+
+caisson_status csn_api_no_tokenizer(const caisson_model *model, caisson_error *err) {
+    return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = model->path, .section = "vocab",
+                    .what = "the file has no tokenizer and no tokenizer.json lies beside it");
+}
+
+caisson_text csn_api_take_text(csn_buf *buf) {
+    caisson_text text = {buf->ptr, buf->len};
+    *buf = CSN_BUF_INIT(buf->max);
+    return text;
+}
+
+void caisson_text_free(caisson_text *text) {
+    if (text != NULL) {
+        csn_free(text->ptr);
+        *text = (caisson_text){0};
+    }
+}
+
+void caisson_ids_free(caisson_ids *ids) {
+    if (ids != NULL) {
+        csn_free(ids->id);
+        *ids = (caisson_ids){0};
+    }
+}

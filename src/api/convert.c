@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Conversion: names of tensor types become table rows, reports become C strings. */
+#include "convert/convert.h"
+
+#include "api_internal.h"
+
+const char *caisson_quant_name(uint32_t i) {
+    for (const csn_dtype *const *d = csn_dtypes; *d != NULL; d++) {
+        bool writable = (*d)->encode != NULL && (*d)->cmf_id != CSN_NO_ID && (*d)->decode != NULL;
+        if (writable && i-- == 0) {
+            return (*d)->name;
+        }
+    }
+    return NULL;
+}
+
+static caisson_status find_quant(const char *name, const csn_dtype **ret, caisson_error *err) {
+    const csn_dtype *d = name != NULL ? csn_dtype_by_name(csn_str_from(name)) : NULL;
+    if (d == NULL || d->encode == NULL || d->cmf_id == CSN_NO_ID) {
+        return CSN_FAIL(err, CAISSON_E_ARG, .what = "not a tensor type that can be written",
+                        .got = csn_str_from(name != NULL ? name : "NULL"));
+    }
+    *ret = d;
+    return CAISSON_OK;
+}
+
+typedef struct bridge {
+    const caisson_convert_options *o;
+} bridge;
+
+static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
+    const caisson_convert_options *o = ((bridge *)ctx)->o;
+    return o->on_progress == NULL || o->on_progress(o->ctx, stage, done, total);
+}
+
+static void on_log(void *ctx, csn_log_level level, const char *line) {
+    const caisson_convert_options *o = ((bridge *)ctx)->o;
+    o->on_log(o->ctx, (caisson_log_level)level, line);
+}
+
+/* A name as a C string in a buffer of n bytes; tensor names are at most 64 KiB, of which a report
+ * shows the first part. */
+static const char *c_string(csn_str s, char *buf, size_t n) {
+    size_t k = s.len < n - 1 ? s.len : n - 1;
+    if (k > 0) {
+        memcpy(buf, s.ptr, k);
+    }
+    buf[k] = '\0';
+    return buf;
+}
+
+static void on_tensor(void *ctx, const csn_convert_report *r) {
+    const caisson_convert_options *o = ((bridge *)ctx)->o;
+    char name[1024];
+    char source_name[1024];
+    caisson_tensor_report report = {
+        .name = c_string(r->name, name, sizeof(name)),
+        .source_name = c_string(r->source_name, source_name, sizeof(source_name)),
+        .from = r->from->name,
+        .to = r->to->name,
+        .n_dims = r->shape.n_dims,
+        .n_bytes = r->nbytes,
+        .relative_error = r->relative_error,
+        .source_is_coarser = r->source_is_coarser,
+        .kept_f32 = r->kept_f32,
+    };
+    for (uint32_t i = 0; i < r->shape.n_dims; i++) {
+        report.shape[i] = r->shape.dim[i];
+    }
+    o->on_tensor(o->ctx, &report);
+}
+
+static caisson_status make_rules(const caisson_convert_options *o, csn_arena *arena,
+                                 csn_convert_rule **ret, caisson_error *err) {
+    CSN_TRY(CSN_ARENA_NEW(arena, o->n_rules + 1, ret, err));
+    for (size_t i = 0; i < o->n_rules; i++) {
+        CSN_API_NEED(o->rules[i].pattern != NULL, err, "the pattern of a rule must not be NULL");
+        (*ret)[i].pattern = csn_str_from(o->rules[i].pattern);
+        CSN_TRY(find_quant(o->rules[i].quant, &(*ret)[i].dtype, err));
+    }
+    return CAISSON_OK;
+}
+
+caisson_status caisson_convert(const char *source, const char *target,
+                               const caisson_convert_options *options, caisson_error *err) {
+    CSN_API_ERR(err);
+    CSN_API_NEED(source != NULL && target != NULL, err, "source and target must not be NULL");
+    caisson_convert_options o;
+    CSN_TRY(csn_api_options(options, sizeof(o), &o, err));
+    CSN_API_NEED(o.n_rules == 0 || o.rules != NULL, err, "rules must not be NULL");
+    CSN_API_NEED(o.n_rules <= UINT32_MAX, err, "too many rules");
+    bridge b = {&o};
+    csn_progress progress = {on_progress, &b};
+    csn_log log = {o.on_log != NULL ? on_log : NULL, &b, CSN_LOG_INFO};
+    csn_convert_options co = {
+        .n_rules = (uint32_t)o.n_rules,
+        .n_threads = o.n_threads,
+        .overwrite = o.overwrite,
+        .progress = &progress,
+        .log = &log,
+        .on_tensor = o.on_tensor != NULL ? on_tensor : NULL,
+        .ctx = &b,
+    };
+    if (o.quant != NULL) {
+        CSN_TRY(find_quant(o.quant, &co.quant, err));
+    }
+    csn_arena arena = {0};
+    csn_convert_rule *rules;
+    caisson_status status = make_rules(&o, &arena, &rules, err);
+    if (status == CAISSON_OK) {
+        co.rules = rules;
+        status = csn_convert(csn_fs_os(), source, target, &co, err);
+        if (status != CAISSON_OK) {
+            csn_error_file(err, source);
+        }
+    }
+    csn_arena_done(&arena);
+    return status;
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file told as one JSON object (caisson_file_describe). Each part is a function; their order is
+ * the order of the keys. */
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "inspect_internal.h"
+
+enum { MAX_DESCRIPTION = 256 << 20 };
+
+/* Bits of required_features (facts 1.3). */
+static const char *const feature_names[] = {
+    "TENSOR_DIR", "BINARY_MASKS", "QUANT_2F",   "DELTA_MASKS",
+    "HOT_PACKS",  "LOOP_MASKS",   "SKILL_FILE",
+};
+
+static void key(csn_jw *w, const char *name) {
+    csn_jw_key(w, csn_str_from(name));
+}
+
+static void key_u64(csn_jw *w, const char *name, uint64_t v) {
+    key(w, name);
+    csn_jw_u64(w, v);
+}
+
+static void key_hash(csn_jw *w, const char *name, uint64_t v) {
+    char text[17];
+    snprintf(text, sizeof(text), "%016" PRIx64, v);
+    key(w, name);
+    csn_jw_str(w, csn_str_from(text));
+}
+
+static void put_container(csn_jw *w, const csn_cmf *c) {
+    const csn_cmf_envelope *e = &c->envelope;
+    key(w, "container");
+    csn_jw_object(w);
+    key(w, "format");
+    csn_jw_str(w, CSN_STR("cmf"));
+    key_u64(w, "version", 2);
+    key_u64(w, "bytes", e->file_bytes);
+    key(w, "sections");
+    csn_jw_array(w);
+    for (int i = 0; i < CSN_CMF_N_SECTIONS; i++) {
+        if (e->len[i] > 0) {
+            csn_jw_object(w);
+            key(w, "name");
+            csn_jw_str(w, csn_str_from(csn_cmf_section_names[i]));
+            key_u64(w, "offset", e->off[i]);
+            key_u64(w, "bytes", e->len[i]);
+            csn_jw_object_end(w);
+        }
+    }
+    csn_jw_array_end(w);
+    key_hash(w, "header_hash", e->header_hash);
+    key_hash(w, "directory_hash", e->dir_hash);
+    csn_jw_object_end(w);
+}
+
+static void put_features(csn_jw *w, const csn_cmf *c) {
+    key(w, "features");
+    csn_jw_array(w);
+    for (unsigned i = 0; i < sizeof(feature_names) / sizeof(feature_names[0]); i++) {
+        if (c->envelope.required_features >> i & 1) {
+            csn_jw_str(w, csn_str_from(feature_names[i]));
+        }
+    }
+    csn_jw_array_end(w);
+}
+
+static void put_tensors(csn_jw *w, const csn_cmf *c) {
+    uint64_t n_bytes = 0;
+    uint64_t n_values = 0;
+    for (uint32_t i = 0; i < c->dir.n; i++) {
+        uint64_t n = 0;
+        (void)csn_shape_count(&c->dir.tensors[i].shape, &n);
+        n_bytes += c->dir.tensors[i].nbytes;
+        n_values += n;
+    }
+    key(w, "tensors");
+    csn_jw_object(w);
+    key_u64(w, "n", c->dir.n);
+    key_u64(w, "bytes", n_bytes);
+    key_u64(w, "values", n_values);
+    key(w, "by_dtype");
+    csn_jw_array(w);
+    for (const csn_dtype *const *d = csn_dtypes; *d != NULL; d++) {
+        uint64_t n = 0, bytes = 0, values = 0;
+        for (uint32_t i = 0; i < c->dir.n; i++) {
+            const csn_tensor *t = &c->dir.tensors[i];
+            if (t->dtype == *d) {
+                uint64_t k = 0;
+                (void)csn_shape_count(&t->shape, &k);
+                n++;
+                bytes += t->nbytes;
+                values += k;
+            }
+        }
+        if (n > 0) {
+            csn_jw_object(w);
+            key(w, "dtype");
+            csn_jw_str(w, csn_str_from((*d)->name));
+            key_u64(w, "n", n);
+            key_u64(w, "bytes", bytes);
+            key_u64(w, "values", values);
+            csn_jw_object_end(w);
+        }
+    }
+    csn_jw_array_end(w);
+    csn_jw_object_end(w);
+}
+
+static void put_id(csn_jw *w, const char *name, int32_t id) {
+    key(w, name);
+    if (id >= 0) {
+        csn_jw_i64(w, id);
+    } else {
+        csn_jw_null(w);
+    }
+}
+
+static void put_chat(csn_jw *w, const csn_cmf *c) {
+    key(w, "tokenizer");
+    csn_jw_object(w);
+    key_u64(w, "bytes", c->envelope.len[CSN_CMF_VOCAB]);
+    csn_jw_object_end(w);
+    key(w, "chat");
+    csn_jw_object(w);
+    key_u64(w, "template_bytes", c->chat.chat_template.len);
+    key(w, "eos_token_ids");
+    csn_jw_array(w);
+    for (uint32_t i = 0; i < c->chat.n_eos; i++) {
+        csn_jw_i64(w, c->chat.eos_token_ids[i]);
+    }
+    csn_jw_array_end(w);
+    put_id(w, "bos_token_id", c->chat.bos_token_id);
+    put_id(w, "pad_token_id", c->chat.pad_token_id);
+    csn_jw_object_end(w);
+}
+
+/* The plan, if the file can run; else why not. */
+static void put_layers(csn_jw *w, caisson_file *f) {
+    caisson_error why;
+    caisson_status status = CAISSON_OK;
+    if (f->model == NULL) {
+        status = csn_model_new(f->store, &f->model, &why);
+    }
+    key(w, "runs");
+    csn_jw_bool(w, status == CAISSON_OK);
+    if (status != CAISSON_OK) {
+        char line[1024];
+        why.file[0] = '\0'; /* the reader knows which file */
+        key(w, "why_not");
+        csn_jw_str(w, csn_str_from(caisson_error_format(&why, line, sizeof(line))));
+        return;
+    }
+    key_u64(w, "weight_bytes_per_token", csn_model_bytes_per_token(f->model));
+    key(w, "layers");
+    csn_jw_array(w);
+    for (uint32_t i = 0; i < f->cmf->arch.n_layers; i++) {
+        csn_jw_object(w);
+        csn_model_describe_layer(f->model, i, w);
+        csn_jw_object_end(w);
+    }
+    csn_jw_array_end(w);
+}
+
+caisson_status caisson_file_describe(caisson_file *f, caisson_text *ret, caisson_error *err) {
+    CSN_API_ERR(err);
+    CSN_API_NEED(f != NULL && ret != NULL, err, "file and ret must not be NULL");
+    csn_buf out = CSN_BUF_INIT(MAX_DESCRIPTION);
+    csn_jw w = csn_jw_begin(&out, err);
+    csn_jw_object(&w);
+    put_container(&w, f->cmf);
+    put_features(&w, f->cmf);
+    key(&w, "quant_type");
+    csn_jw_str(&w, f->cmf->quant_type);
+    key(&w, "arch");
+    csn_arch_write(&f->cmf->arch, &w);
+    put_tensors(&w, f->cmf);
+    put_chat(&w, f->cmf);
+    key(&w, "provenance");
+    const csn_jval *provenance = csn_jval_get(f->cmf->header, "provenance");
+    if (provenance != NULL) {
+        csn_jw_value(&w, provenance);
+    } else {
+        csn_jw_null(&w);
+    }
+    put_layers(&w, f);
+    csn_jw_object_end(&w);
+    caisson_status status = csn_jw_end(&w);
+    if (status != CAISSON_OK) {
+        csn_buf_free(&out);
+        return status;
+    }
+    *ret = csn_api_take_text(&out);
+    return CAISSON_OK;
+}

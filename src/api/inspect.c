@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files as files: what kind, which tensors, their values, whether the hashes hold. */
+#include "caisson/inspect.h"
+
+#include "api_internal.h"
+#include "base/alloc.h"
+#include "inspect_internal.h"
+
+static caisson_status detect_directory(const char *path, caisson_kind *ret, caisson_error *err) {
+    csn_buf name = CSN_BUF_INIT(1 << 16);
+    csn_fs *fs = csn_fs_os();
+    CSN_TRY(csn_buf_printf(&name, err, "%s/config.json", path));
+    *ret = fs->ops->exists(fs, name.ptr) ? CAISSON_KIND_HF_DIRECTORY : CAISSON_KIND_UNKNOWN;
+    csn_buf_free(&name);
+    return CAISSON_OK;
+}
+
+caisson_status caisson_detect(const char *path, caisson_kind *ret, caisson_error *err) {
+    CSN_API_ERR(err);
+    CSN_API_NEED(path != NULL && ret != NULL, err, "path and ret must not be NULL");
+    csn_fs *fs = csn_fs_os();
+    if (fs->ops->is_dir(fs, path)) {
+        return detect_directory(path, ret, err);
+    }
+    csn_file *f;
+    CSN_TRY(csn_fs_open(fs, path, CSN_OPEN_READ, &f, err));
+    unsigned char magic[4] = {0};
+    uint64_t n;
+    caisson_status status = csn_file_size(f, &n, err);
+    if (status == CAISSON_OK && n >= sizeof(magic)) {
+        status = csn_file_read_at(f, 0, magic, sizeof(magic), err);
+    }
+    csn_file_close(f);
+    if (status != CAISSON_OK) {
+        csn_error_file(err, path);
+        return status;
+    }
+    *ret = memcmp(magic, "CMF\x01", 4) == 0 ? CAISSON_KIND_CMF
+           : memcmp(magic, "GGUF", 4) == 0  ? CAISSON_KIND_GGUF
+                                            : CAISSON_KIND_UNKNOWN;
+    return CAISSON_OK;
+}
+
+caisson_status caisson_file_open(const char *path, const caisson_open_options *options,
+                                 caisson_file **ret, caisson_error *err) {
+    CSN_API_ERR(err);
+    CSN_API_NEED(path != NULL && ret != NULL, err, "path and ret must not be NULL");
+    caisson_open_options o;
+    CSN_TRY(csn_api_options(options, sizeof(o), &o, err));
+    csn_cmf *cmf;
+    CSN_TRY(csn_cmf_open(csn_fs_os(), path, &cmf, err));
+    caisson_file *f = NULL;
+    csn_store_options so = {.no_mmap = o.no_mmap, .guard_mappings = o.guard_mappings};
+    csn_store *store = NULL;
+    caisson_status status = csn_store_new(cmf, &so, &store, err);
+    if (status != CAISSON_OK) {
+        csn_cmf_close(cmf);
+        csn_error_file(err, path);
+        return status;
+    }
+    status = CSN_NEW(1, &f, err);
+    if (status != CAISSON_OK) {
+        csn_store_free(store);
+        return status;
+    }
+    f->cmf = cmf;
+    f->store = store;
+    *ret = f;
+    return CAISSON_OK;
+}
+
+void caisson_file_close(caisson_file *f) {
+    if (f == NULL) {
+        return;
+    }
+    if (f->model != NULL) {
+        csn_model_free(f->model); /* frees the store, which closes the file */
+    } else {
+        csn_store_free(f->store);
+    }
+    csn_free(f);
+}
+
+uint32_t caisson_file_n_tensors(const caisson_file *f) {
+    return f->cmf->dir.n;
+}
+
+bool caisson_file_tensor(const caisson_file *f, uint32_t i, caisson_tensor_info *ret) {
+    if (i >= f->cmf->dir.n) {
+        return false;
+    }
+    const csn_tensor *t = &f->cmf->dir.tensors[i];
+    *ret = (caisson_tensor_info){
+        .name = t->name.ptr,
+        .name_n = t->name.len,
+        .dtype = t->dtype->name,
+        .n_dims = t->shape.n_dims,
+        .offset = t->offset,
+        .n_bytes = t->nbytes,
+        .hash = t->hash,
+    };
+    for (uint32_t d = 0; d < t->shape.n_dims; d++) {
+        ret->shape[d] = t->shape.dim[d];
+    }
+    (void)csn_shape_count(&t->shape, &ret->n_values); /* checked at open */
+    return true;
+}
+
+int64_t caisson_file_find(const caisson_file *f, const char *name, size_t n) {
+    const csn_tensor *t = csn_directory_find(&f->cmf->dir, csn_str_make(name, n));
+    return t != NULL ? (int64_t)(t - f->cmf->dir.tensors) : -1;
+}
+
+typedef struct decode_job {
+    const csn_matrix *matrix;
+    uint64_t first, n;
+    float *out;
+} decode_job;
+
+static caisson_status decode(void *ctx, caisson_error *err) {
+    (void)err;
+    const decode_job *j = ctx;
+    j->matrix->dtype->decode(j->matrix, j->first, j->n, j->out);
+    return CAISSON_OK;
+}
+
+caisson_status caisson_file_decode(caisson_file *f, uint32_t i, uint64_t first, uint64_t n,
+                                   float *out, caisson_error *err) {
+    CSN_API_ERR(err);
+    CSN_API_NEED(f != NULL && (out != NULL || n == 0), err, "file and out must not be NULL");
+    caisson_tensor_info info;
+    CSN_API_NEED(caisson_file_tensor(f, i, &info), err, "no tensor of this index");
+    if (first > info.n_values || n > info.n_values - first) {
+        return CSN_FAIL(err, CAISSON_E_ARG, .what = "the range leaves the tensor",
+                        CSN_VALUES(info.n_values, first));
+    }
+    const csn_tensor *t = &f->cmf->dir.tensors[i];
+    if (t->dtype->decode == NULL) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = f->cmf->file->path, .tensor = t->name,
+                        .what = "this build cannot decode the tensor's type",
+                        .got = csn_str_from(t->dtype->name));
+    }
+    csn_matrix matrix;
+    CSN_TRY(csn_store_matrix(f->store, t->name, &matrix, err));
+    decode_job job = {&matrix, first, n, out};
+    caisson_status status = csn_store_guarded(f->store, decode, &job, err);
+    if (status != CAISSON_OK) {
+        csn_error_file(err, f->cmf->file->path);
+        csn_error_tensor(err, t->name);
+    }
+    return status;
+}
+
+/* ---- verify ---- */
+
+typedef struct verify_bridge {
+    const caisson_verify_options *o;
+    const char *path;
+    uint64_t n;
+} verify_bridge;
+
+static void on_fault(void *ctx, const caisson_error *fault) {
+    verify_bridge *b = ctx;
+    b->n++;
+    if (b->o->on_fault != NULL) {
+        caisson_error copy = *fault;
+        csn_error_file(&copy, b->path);
+        b->o->on_fault(b->o->ctx, &copy);
+    }
+}
+
+static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
+    const caisson_verify_options *o = ((verify_bridge *)ctx)->o;
+    return o->on_progress == NULL || o->on_progress(o->ctx, stage, done, total);
+}
+
+static caisson_status verify(verify_bridge *b, csn_pool *pool, caisson_error *err) {
+    caisson_error fault;
+    csn_cmf *cmf;
+    caisson_status status = csn_cmf_open(csn_fs_os(), b->path, &cmf, &fault);
+    if (status == CAISSON_E_NOMEM) {
+        *err = fault;
+        return status;
+    }
+    if (status != CAISSON_OK) {
+        on_fault(b, &fault);
+        return CAISSON_OK;
+    }
+    csn_progress progress = {on_progress, b};
+    uint64_t n;
+    status = csn_cmf_verify(cmf, pool, &progress, on_fault, b, &n, err);
+    csn_cmf_close(cmf);
+    return status;
+}
+
+caisson_status caisson_verify(const char *path, const caisson_verify_options *options,
+                              uint64_t *ret_n_faults, caisson_error *err) {
+    CSN_API_ERR(err);
+    CSN_API_NEED(path != NULL && ret_n_faults != NULL, err,
+                 "path and ret_n_faults must not be NULL");
+    caisson_verify_options o;
+    CSN_TRY(csn_api_options(options, sizeof(o), &o, err));
+    csn_pool *pool;
+    CSN_TRY(csn_pool_new(o.n_threads, &pool, err));
+    verify_bridge b = {.o = &o, .path = path};
+    caisson_status status = verify(&b, pool, err);
+    csn_pool_free(pool);
+    if (status != CAISSON_OK) {
+        csn_error_file(err, path);
+        return status;
+    }
+    *ret_n_faults = b.n;
+    return CAISSON_OK;
+}

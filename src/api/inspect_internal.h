@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The struct behind caisson_file, shared by inspect.c and describe.c. */
+#ifndef CSN_API_INSPECT_INTERNAL_H
+#define CSN_API_INSPECT_INTERNAL_H
+
+#include "api_internal.h"
+
+struct caisson_file {
+    csn_cmf *cmf;     /* owned by `store` */
+    csn_store *store; /* owned by `model` once that exists */
+    csn_model *model; /* made when the layers are asked for and the file can run */
+};
+
+#endif
