@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* detokenize: token ids to text. */
+#include <stdlib.h>
+
+#include "commands.h"
+#include "open.h"
+#include "term.h"
+
+static int detokenize(const cli_args *args, const caisson_model *model, const int32_t *ids,
+                      size_t n) {
+    caisson_error err;
+    caisson_text text = {0};
+    if (caisson_model_detokenize(model, ids, n, cli_has(args, "skip-special"), &text, &err) !=
+        CAISSON_OK) {
+        return cli_fail(args, &err);
+    }
+    cli_put_model_text(stdout, text.ptr, text.n);
+    caisson_text_free(&text);
+    return CLI_OK;
+}
+
+static int run(const cli_args *args) {
+    int32_t *ids;
+    size_t n;
+    int rc = cli_parse_ids(args, args->positional[1], &ids, &n);
+    if (rc != CLI_OK) {
+        return rc;
+    }
+    caisson_model *model;
+    rc = cli_open_model(args, args->positional[0], CLI_PART_TOKENS, &model);
+    if (rc == CLI_OK) {
+        rc = detokenize(args, model, ids, n);
+        caisson_model_close(model);
+    }
+    free(ids);
+    return rc;
+}
+
+static const cli_option options[] = {
+    {.name = "skip-special", .kind = CLI_FLAG, .help = "Special tokens give no text"},
+    {0},
+};
+
+const cli_command cli_cmd_detokenize = {
+    .name = "detokenize",
+    .summary = "Turn token ids into text",
+    .positionals = "MODEL IDS",
+    .min_args = 2,
+    .max_args = 2,
+    .groups = {options, cli_text_options, cli_common_options},
+    .details =
+        "IDS are numbers with commas between. The text is written as it is, without a newline "
+        "behind it.",
+    .examples = "caisson detokenize model.cmf 1,2,3",
+    .run = run,
+};

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verify: every fault of every file, one line or one JSON object each. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "commands.h"
+#include "open.h"
+#include "term.h"
+
+enum { MAX_JSON = 1 << 30 };
+
+typedef struct job {
+    const cli_args *args;
+    cli_progress progress;
+    csn_jw *json; /* NULL: lines on standard output */
+    uint64_t bytes;
+} job;
+
+static void put_text(csn_jw *w, const char *key, const char *text) {
+    csn_jw_key(w, csn_str_from(key));
+    if (text[0] != '\0') {
+        csn_jw_str(w, csn_str_from(text));
+    } else {
+        csn_jw_null(w);
+    }
+}
+
+static void on_fault(void *ctx, const caisson_error *fault) {
+    job *j = ctx;
+    if (j->json == NULL) {
+        char line[1200];
+        cli_progress_end(&j->progress);
+        caisson_error_format(fault, line, sizeof(line));
+        printf("%s [%s]\n", line, caisson_status_name(fault->code));
+        return;
+    }
+    csn_jw_object(j->json);
+    put_text(j->json, "code", caisson_status_name(fault->code));
+    put_text(j->json, "section", fault->section);
+    put_text(j->json, "tensor", fault->tensor);
+    csn_jw_key(j->json, CSN_STR("offset"));
+    if (fault->has_offset) {
+        csn_jw_u64(j->json, fault->offset);
+    } else {
+        csn_jw_null(j->json);
+    }
+    put_text(j->json, "want", fault->want);
+    put_text(j->json, "got", fault->got);
+    put_text(j->json, "what", fault->what);
+    csn_jw_object_end(j->json);
+}
+
+static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
+    job *j = ctx;
+    j->bytes = total;
+    cli_progress_show(&j->progress, stage, done, total);
+    return !cli_interrupted();
+}
+
+/* One file; *ret_valid says how it went. */
+static int verify(job *j, const char *path, bool *ret_valid) {
+    caisson_verify_options o = {
+        .struct_size = sizeof(o),
+        .n_threads = (uint32_t)cli_int(j->args, "threads", 0),
+        .on_fault = on_fault,
+        .on_progress = on_progress,
+        .ctx = j,
+    };
+    caisson_error err;
+    uint64_t n_faults;
+    uint64_t t0 = csn_now_ns();
+    cli_progress_init(&j->progress, "B", false);
+    if (j->json != NULL) {
+        csn_jw_object(j->json);
+        csn_jw_key(j->json, CSN_STR("file"));
+        csn_jw_str(j->json, csn_str_from(path));
+        csn_jw_key(j->json, CSN_STR("problems"));
+        csn_jw_array(j->json);
+    }
+    caisson_status status = caisson_verify(path, &o, &n_faults, &err);
+    cli_progress_end(&j->progress);
+    if (status != CAISSON_OK) {
+        return cli_fail(j->args, &err);
+    }
+    *ret_valid = n_faults == 0;
+    if (j->json != NULL) {
+        csn_jw_array_end(j->json);
+        csn_jw_key(j->json, CSN_STR("valid"));
+        csn_jw_bool(j->json, *ret_valid);
+        csn_jw_object_end(j->json);
+    } else if (*ret_valid) {
+        char size[32];
+        cli_put_printable(stdout, path, strlen(path));
+        printf(": valid (%s hashed in %.2f s)\n", cli_bytes_text(j->bytes, size, sizeof(size)),
+               (double)(csn_now_ns() - t0) * 1e-9);
+    }
+    return CLI_OK;
+}
+
+static int run(const cli_args *args) {
+    caisson_error err;
+    csn_buf out = CSN_BUF_INIT(MAX_JSON);
+    csn_jw w = csn_jw_begin(&out, &err);
+    job j = {.args = args, .json = cli_has(args, "json") ? &w : NULL};
+    csn_jw_array(&w);
+    bool all_valid = true;
+    int rc = CLI_OK;
+    for (size_t i = 0; i < args->n_positional && rc == CLI_OK; i++) {
+        bool valid = false;
+        rc = verify(&j, args->positional[i], &valid);
+        all_valid &= valid;
+    }
+    csn_jw_array_end(&w);
+    if (rc == CLI_OK && j.json != NULL) {
+        if (csn_jw_end(&w) == CAISSON_OK) {
+            printf("%s\n", out.ptr);
+        } else {
+            rc = cli_fail(args, &err);
+        }
+    }
+    csn_buf_free(&out);
+    return rc != CLI_OK ? rc : all_valid ? CLI_OK : CLI_FAILED;
+}
+
+static const cli_option options[] = {
+    {.name = "threads",
+     .short_name = "t",
+     .kind = CLI_INT,
+     .value = "N",
+     .min = 1,
+     .max = 1024,
+     .help = "Threads",
+     .by_default = "all CPUs"},
+    {0},
+};
+
+const cli_command cli_cmd_verify = {
+    .name = "verify",
+    .summary = "Check every byte of .cmf files against their hashes",
+    .positionals = "FILE...",
+    .min_args = 1,
+    .max_args = 1u << 20,
+    .groups = {options, cli_json_options, cli_common_options},
+    .details =
+        "Prints one line for each fault, with its place and both values, and never stops at "
+        "the first. Exit code 0: every file is valid; 1: at least one is not.\n"
+        "JSON: [{\"file\":F, \"valid\":false, \"problems\":[{\"code\":C, \"section\":S,"
+        "\"tensor\":T, \"offset\":O, \"want\":W, \"got\":G}]}]; a part that a fault does not have "
+        "is "
+        "null; codes are InvalidMagic, UnsupportedVersion, UnsupportedFeature, Bounds, Parse, "
+        "MissingTensor, Hash, Io.",
+    .examples = "caisson verify model.cmf\ncaisson verify --json *.cmf",
+    .run = run,
+};

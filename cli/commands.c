@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands. To add one: cli/cmd_<name>.c, its declaration in commands.h, a row here. */
+#include "commands.h"
+
+#include <string.h>
+
+const cli_command *const cli_commands[] = {
+    &cli_cmd_convert,  &cli_cmd_info,       &cli_cmd_verify,     &cli_cmd_run,  &cli_cmd_chat,
+    &cli_cmd_tokenize, &cli_cmd_detokenize, &cli_cmd_render,     &cli_cmd_eval, &cli_cmd_ppl,
+    &cli_cmd_bench,    &cli_cmd_tensor,     &cli_cmd_completion, &cli_cmd_man,  NULL,
+};
+
+const cli_command *cli_find_command(const char *name) {
+    for (const cli_command *const *c = cli_commands; *c != NULL; c++) {
+        if (strcmp((*c)->name, name) == 0) {
+            return *c;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Option tables that several commands share. */
+#include "cli.h"
+
+static const char *compute_choice(unsigned i) {
+    static const char *const words[] = {"f32", "int8", NULL};
+    return words[i];
+}
+
+static const char *kv_choice(unsigned i) {
+    static const char *const words[] = {"f16", "f32", "q8_0", NULL};
+    return words[i];
+}
+
+const char *cli_quant_choice(unsigned i) {
+    return caisson_quant_name(i);
+}
+
+const cli_option cli_common_options[] = {
+    {.name = "help", .short_name = "h", .kind = CLI_FLAG, .help = "Show this text and stop"},
+    {0},
+};
+
+const cli_option cli_json_options[] = {
+    {.name = "json",
+     .kind = CLI_FLAG,
+     .help = "Write JSON to standard output; progress and warnings stay on standard error"},
+    {0},
+};
+
+const cli_option cli_file_options[] = {
+    {.name = "no-mmap",
+     .kind = CLI_FLAG,
+     .help = "Read the weights into memory instead of mapping the file"},
+    {0},
+};
+
+const cli_option cli_text_options[] = {
+    {.name = "convert",
+     .kind = CLI_FLAG,
+     .help = "Given a GGUF file or a Hugging Face directory: convert it to a .cmf beside it "
+             "(q8_row) and go on with that"},
+    {0},
+};
+
+const cli_option cli_model_options[] = {
+    {.name = "threads",
+     .short_name = "t",
+     .kind = CLI_INT,
+     .value = "N",
+     .min = 1,
+     .max = 1024,
+     .help = "Threads",
+     .by_default = "all CPUs"},
+    {.name = "ctx",
+     .short_name = "c",
+     .kind = CLI_INT,
+     .value = "N",
+     .min = 1,
+     .max = 16777216,
+     .help = "Tokens that fit into the context",
+     .by_default = "what the command needs, or 4096"},
+    {.name = "ubatch-size",
+     .short_name = "ub",
+     .kind = CLI_INT,
+     .value = "N",
+     .min = 1,
+     .max = 65536,
+     .help = "Prompt tokens computed at once; 1 = token by token (same result)",
+     .by_default = "512"},
+    {.name = "compute",
+     .kind = CLI_CHOICE,
+     .value = "MODE",
+     .choices = compute_choice,
+     .help = "f32: the reference; int8: integer products, faster",
+     .by_default = "int8 for run, chat, bench; f32 for eval, ppl"},
+    {.name = "cache-type-k",
+     .short_name = "ctk",
+     .kind = CLI_CHOICE,
+     .value = "TYPE",
+     .choices = kv_choice,
+     .help = "How keys are kept",
+     .by_default = "f16"},
+    {.name = "cache-type-v",
+     .short_name = "ctv",
+     .kind = CLI_CHOICE,
+     .value = "TYPE",
+     .choices = kv_choice,
+     .help = "How values are kept",
+     .by_default = "f16"},
+    {.name = "no-mmap",
+     .kind = CLI_FLAG,
+     .help = "Read the weights into memory instead of mapping the file"},
+    {.name = "convert",
+     .kind = CLI_FLAG,
+     .help = "Given a GGUF file or a Hugging Face directory: convert it to a .cmf beside it "
+             "(q8_row) and go on with that"},
+    {0},
+};
+
+const cli_option cli_sampling_options[] = {
+    {.name = "temp",
+     .kind = CLI_REAL,
+     .value = "T",
+     .min = 0,
+     .max = 1000,
+     .help = "Temperature; 0 = always the likeliest token",
+     .by_default = "0.8"},
+    {.name = "top-k",
+     .kind = CLI_INT,
+     .value = "K",
+     .min = 0,
+     .max = 2147483647,
+     .help = "Draw from the K likeliest tokens; 0 = off",
+     .by_default = "40"},
+    {.name = "top-p",
+     .kind = CLI_REAL,
+     .value = "P",
+     .min = 0,
+     .max = 1,
+     .help = "Draw from the likeliest tokens that make up P; 1 = off",
+     .by_default = "0.95"},
+    {.name = "min-p",
+     .kind = CLI_REAL,
+     .value = "P",
+     .min = 0,
+     .max = 1,
+     .help = "Leave out tokens less likely than P times the likeliest; 0 = off",
+     .by_default = "0.05"},
+    {.name = "typical",
+     .kind = CLI_REAL,
+     .value = "P",
+     .min = 0,
+     .max = 1,
+     .help = "Locally typical sampling; 1 = off",
+     .by_default = "1"},
+    {.name = "repeat-penalty",
+     .kind = CLI_REAL,
+     .value = "X",
+     .min = 0.000001,
+     .max = 1000,
+     .help = "Divide the logits of recent tokens by X; 1 = off",
+     .by_default = "1"},
+    {.name = "repeat-last-n",
+     .kind = CLI_INT,
+     .value = "N",
+     .min = -1,
+     .max = 16777216,
+     .help = "How far the penalties look back; 0 = off, -1 = the whole context",
+     .by_default = "64"},
+    {.name = "presence-penalty",
+     .kind = CLI_REAL,
+     .value = "X",
+     .min = -1000,
+     .max = 1000,
+     .help = "Subtract X from the logits of recent tokens; 0 = off",
+     .by_default = "0"},
+    {.name = "frequency-penalty",
+     .kind = CLI_REAL,
+     .value = "X",
+     .min = -1000,
+     .max = 1000,
+     .help = "Subtract X for each time a recent token came; 0 = off",
+     .by_default = "0"},
+    {.name = "seed",
+     .short_name = "s",
+     .kind = CLI_INT,
+     .value = "N",
+     .min = 0,
+     .max = 9007199254740992,
+     .help = "Seed of the draw: same seed, same answer",
+     .by_default = "from the clock, shown at the end"},
+    {0},
+};

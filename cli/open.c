@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every command that takes a model does first. */
+#include "open.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "term.h"
+
+static void put_line(const cli_args *args, cli_style style, const char *kind, const char *text) {
+    bool colour = cli_has_colour(stderr);
+    fprintf(stderr, "caisson %s: ", args->command->name);
+    cli_set_style(stderr, colour, style);
+    fputs(kind, stderr);
+    cli_set_style(stderr, colour, CLI_PLAIN);
+    cli_put_printable(stderr, text, strlen(text));
+    fputc('\n', stderr);
+}
+
+/* What a person can do about it; NULL = the message says it all. */
+static const char *advice(const caisson_error *err) {
+    switch (err->code) {
+    case CAISSON_E_HASH:
+    case CAISSON_E_BOUNDS:
+        return "The file is damaged or incomplete: copy or convert it again; caisson verify FILE "
+               "lists every fault.";
+    case CAISSON_E_MAGIC: return "This is not a .cmf file; caisson convert makes one.";
+    case CAISSON_E_VERSION:
+    case CAISSON_E_FEATURE: return "The file was made for a newer reader.";
+    case CAISSON_E_CONTEXT: return "Give a larger context with -c N, or a shorter text.";
+    case CAISSON_E_EXISTS: return "Give another name, or --force to replace it.";
+    case CAISSON_E_NOMEM: return "Try a smaller context (-c), or --cache-type-k q8_0.";
+    default: return NULL;
+    }
+}
+
+int cli_fail(const cli_args *args, const caisson_error *err) {
+    if (err->code == CAISSON_E_CANCELLED && cli_interrupted()) {
+        put_line(args, CLI_YELLOW, "", "interrupted");
+        return CLI_INTERRUPTED;
+    }
+    char text[1200];
+    put_line(args, CLI_RED, "error: ", caisson_error_format(err, text, sizeof(text)));
+    if (advice(err) != NULL) {
+        fprintf(stderr, "%s\n", advice(err));
+    }
+    return CLI_FAILED;
+}
+
+int cli_fail_text(const cli_args *args, const char *format, ...) {
+    char text[1200];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof(text), format, ap);
+    va_end(ap);
+    put_line(args, CLI_RED, "error: ", text);
+    return CLI_FAILED;
+}
+
+void cli_warn(const cli_args *args, const char *format, ...) {
+    char text[1200];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof(text), format, ap);
+    va_end(ap);
+    put_line(args, CLI_YELLOW, "warning: ", text);
+}
+
+char *cli_shell_quote(const char *word) {
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                               "_-./:=+,@%";
+    size_t n = strlen(word);
+    if (n > 0 && word[0] != '-' && strspn(word, safe) == n) {
+        return strdup(word);
+    }
+    size_t n_quotes = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_quotes += word[i] == '\'';
+    }
+    char *quoted = malloc(n + 3 * n_quotes + 5);
+    if (quoted == NULL) {
+        return NULL;
+    }
+    char *p = quoted;
+    if (word[0] == '-') { /* not an option */
+        *p++ = '.';
+        *p++ = '/';
+    }
+    *p++ = '\'';
+    for (size_t i = 0; i < n; i++) {
+        if (word[i] == '\'') {
+            memcpy(p, "'\\''", 4);
+            p += 4;
+        } else {
+            *p++ = word[i];
+        }
+    }
+    *p++ = '\'';
+    *p = '\0';
+    return quoted;
+}
+
+char *cli_sibling(const char *source, caisson_kind kind) {
+    size_t n = strlen(source);
+    while (n > 1 && source[n - 1] == '/') {
+        n--;
+    }
+    if (kind == CAISSON_KIND_GGUF && n > 5 && strcasecmp(source + n - 5, ".gguf") == 0) {
+        n -= 5;
+    }
+    char *target = malloc(n + sizeof(".cmf"));
+    if (target != NULL) {
+        memcpy(target, source, n);
+        memcpy(target + n, ".cmf", sizeof(".cmf"));
+    }
+    return target;
+}
+
+static int out_of_memory(const cli_args *args) {
+    return cli_fail_text(args, "out of memory");
+}
+
+static bool has_option(const cli_args *args, const char *name) {
+    for (size_t i = 0; i < args->n_options; i++) {
+        if (strcmp(args->options[i]->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Prints the exact line that makes a .cmf of `source`. */
+static int tell_convert(const cli_args *args, const char *source, const char *target,
+                        caisson_kind kind) {
+    char *quoted_source = cli_shell_quote(source);
+    char *quoted_target = cli_shell_quote(target);
+    if (quoted_source == NULL || quoted_target == NULL) {
+        free(quoted_source);
+        free(quoted_target);
+        return out_of_memory(args);
+    }
+    cli_fail_text(args, "%s is a %s, not a .cmf file", source,
+                  kind == CAISSON_KIND_GGUF ? "GGUF file" : "Hugging Face directory");
+    fprintf(stderr, "Convert it first:\n  caisson convert %s -o %s --quant q8_row\n", quoted_source,
+            quoted_target);
+    if (has_option(args, "convert")) {
+        fputs("or let this command do it with --convert.\n", stderr);
+    }
+    free(quoted_source);
+    free(quoted_target);
+    return CLI_FAILED;
+}
+
+/* The .cmf to open for `path`: itself, or with --convert the one made of it. malloc'd. */
+static int resolve(const cli_args *args, const char *path, char **ret) {
+    caisson_error err;
+    caisson_kind kind;
+    if (caisson_detect(path, &kind, &err) != CAISSON_OK) {
+        return cli_fail(args, &err);
+    }
+    if (kind != CAISSON_KIND_GGUF && kind != CAISSON_KIND_HF_DIRECTORY) {
+        *ret = strdup(path); /* a file of no known kind: its open says what is wrong */
+        return *ret != NULL ? CLI_OK : out_of_memory(args);
+    }
+    char *target = cli_sibling(path, kind);
+    if (target == NULL) {
+        return out_of_memory(args);
+    }
+    int rc = CLI_OK;
+    if (!cli_has(args, "convert")) {
+        rc = tell_convert(args, path, target, kind);
+    } else if (access(target, F_OK) == 0) {
+        cli_warn(args, "using %s, which is already there (remove it to convert again)", target);
+    } else {
+        rc = cli_convert(args, path, target, &(cli_convert_job){.summary = stderr});
+    }
+    if (rc != CLI_OK) {
+        free(target);
+        return rc;
+    }
+    *ret = target;
+    return CLI_OK;
+}
+
+static void on_log(void *ctx, caisson_log_level level, const char *line) {
+    if (level == CAISSON_LOG_WARN) {
+        cli_warn(ctx, "%s", line);
+    }
+}
+
+int cli_open_model(const cli_args *args, const char *path, cli_part part, caisson_model **ret) {
+    char *resolved;
+    int rc = resolve(args, path, &resolved);
+    if (rc != CLI_OK) {
+        return rc;
+    }
+    caisson_open_options o = {
+        .struct_size = sizeof(o),
+        .no_mmap = cli_has(args, "no-mmap"),
+        .guard_mappings = true,
+        .text_only = part == CLI_PART_TEXT || part == CLI_PART_TOKENS,
+        .no_chat = part == CLI_PART_RAW || part == CLI_PART_TOKENS,
+        .no_text = part == CLI_PART_WEIGHTS,
+        .on_log = on_log,
+        .log_ctx = (void *)(uintptr_t)args,
+    };
+    caisson_error err;
+    caisson_status status = caisson_model_open(resolved, &o, ret, &err);
+    free(resolved);
+    return status == CAISSON_OK ? CLI_OK : cli_fail(args, &err);
+}
+
+int cli_open_file(const cli_args *args, const char *path, caisson_file **ret) {
+    char *resolved;
+    int rc = resolve(args, path, &resolved);
+    if (rc != CLI_OK) {
+        return rc;
+    }
+    caisson_open_options o = {
+        .struct_size = sizeof(o), .no_mmap = cli_has(args, "no-mmap"), .guard_mappings = true};
+    caisson_error err;
+    caisson_status status = caisson_file_open(resolved, &o, ret, &err);
+    free(resolved);
+    return status == CAISSON_OK ? CLI_OK : cli_fail(args, &err);
+}
+
+static caisson_kv_type kv_type(const char *word) {
+    return strcmp(word, "f32") == 0    ? CAISSON_KV_F32
+           : strcmp(word, "q8_0") == 0 ? CAISSON_KV_Q8_0
+                                       : CAISSON_KV_F16;
+}
+
+caisson_session_options cli_session_options(const cli_args *args, caisson_compute compute,
+                                            uint32_t n_ctx) {
+    const char *mode = cli_text(args, "compute", NULL);
+    if (mode != NULL) {
+        compute = strcmp(mode, "f32") == 0 ? CAISSON_COMPUTE_F32 : CAISSON_COMPUTE_INT8;
+    }
+    return (caisson_session_options){
+        .struct_size = sizeof(caisson_session_options),
+        .n_ctx = (uint32_t)cli_int(args, "ctx", n_ctx),
+        .n_ubatch = (uint32_t)cli_int(args, "ubatch-size", 0),
+        .n_threads = (uint32_t)cli_int(args, "threads", 0),
+        .compute = compute,
+        .type_k = kv_type(cli_text(args, "cache-type-k", "f16")),
+        .type_v = kv_type(cli_text(args, "cache-type-v", "f16")),
+    };
+}
+
+int cli_new_session(const cli_args *args, caisson_model *model, caisson_compute compute,
+                    uint32_t n_ctx, caisson_session **ret) {
+    caisson_session_options o = cli_session_options(args, compute, n_ctx);
+    uint32_t trained = caisson_model_n_ctx_train(model);
+    if (trained != 0 && o.n_ctx > trained) {
+        cli_warn(args, "the context of %u tokens is longer than the %u that the model was made for",
+                 o.n_ctx, trained);
+    }
+    caisson_error err;
+    if (caisson_session_new(model, &o, ret, &err) != CAISSON_OK) {
+        return cli_fail(args, &err);
+    }
+    return CLI_OK;
+}
+
+caisson_sampling cli_sampling(const cli_args *args) {
+    /* The library's zeros mean "default", the command line's mean what they say. */
+    static const float tiny = 1e-9f;
+    caisson_sampling s = {.struct_size = sizeof(s)};
+    s.greedy = cli_has(args, "temp") && cli_real(args, "temp", 0) == 0;
+    s.temperature = (float)cli_real(args, "temp", 0);
+    if (cli_has(args, "top-k")) {
+        int64_t k = cli_int(args, "top-k", 0);
+        s.top_k = k == 0 ? -1 : (int32_t)k;
+    }
+    if (cli_has(args, "top-p")) {
+        double p = cli_real(args, "top-p", 0);
+        s.top_p = p < (double)tiny ? tiny : (float)p;
+    }
+    if (cli_has(args, "min-p")) {
+        double p = cli_real(args, "min-p", 0);
+        s.min_p = p == 0 ? -1.0f : (float)p;
+    }
+    if (cli_has(args, "typical")) {
+        double p = cli_real(args, "typical", 0);
+        s.typical_p = p < (double)tiny ? tiny : (float)p;
+    }
+    if (cli_int(args, "repeat-last-n", 64) != 0) {
+        s.repeat_last_n = (int32_t)cli_int(args, "repeat-last-n", 0);
+        s.repeat_penalty = (float)cli_real(args, "repeat-penalty", 0);
+        s.presence_penalty = (float)cli_real(args, "presence-penalty", 0);
+        s.frequency_penalty = (float)cli_real(args, "frequency-penalty", 0);
+    }
+    s.seed = (uint64_t)cli_int(args, "seed", (int64_t)(csn_now_ns() / 1000 % 4294967296u));
+    return s;
+}
+
+int cli_check_target(const cli_args *args, const char *path) {
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        return cli_fail_text(args, "%s: is not a regular file, it is not replaced", path);
+    }
+    return CLI_OK;
+}
+
+int cli_read_text(const cli_args *args, const char *path, size_t max, char **ret, size_t *ret_n) {
+    bool is_stdin = strcmp(path, "-") == 0;
+    FILE *f = is_stdin ? stdin : fopen(path, "rb");
+    if (f == NULL) {
+        return cli_fail_text(args, "%s: cannot open: %s", path, strerror(errno));
+    }
+    char *buf = NULL;
+    size_t n = 0;
+    size_t cap = 0;
+    int rc = CLI_OK;
+    for (;;) {
+        if (cap - n < 4096) {
+            cap = cap == 0 ? 65536 : cap * 2;
+            char *more = realloc(buf, cap);
+            if (more == NULL) {
+                rc = out_of_memory(args);
+                break;
+            }
+            buf = more;
+        }
+        size_t k = fread(buf + n, 1, cap - n - 1, f);
+        n += k;
+        if (n > max) {
+            rc = cli_fail_text(args, "%s: more than %zu bytes", path, max);
+            break;
+        }
+        if (k == 0) {
+            break;
+        }
+    }
+    if (rc == CLI_OK && ferror(f)) {
+        rc = cli_interrupted() ? CLI_INTERRUPTED
+                               : cli_fail_text(args, "%s: cannot read: %s", path, strerror(errno));
+    }
+    if (!is_stdin) {
+        fclose(f);
+    }
+    if (rc != CLI_OK) {
+        free(buf);
+        return rc;
+    }
+    buf[n] = '\0';
+    *ret = buf;
+    *ret_n = n;
+    return CLI_OK;
+}
+
+int cli_parse_ids(const cli_args *args, const char *text, int32_t **ret, size_t *ret_n) {
+    int32_t *ids = malloc((strlen(text) / 2 + 1) * sizeof(*ids));
+    if (ids == NULL) {
+        return out_of_memory(args);
+    }
+    size_t n = 0;
+    const char *p = text;
+    for (;;) {
+        char *end;
+        errno = 0;
+        long v = strtol(p, &end, 10);
+        if (end == p || errno != 0 || v < 0 || v > INT32_MAX) {
+            break;
+        }
+        ids[n++] = (int32_t)v;
+        p = end + strspn(end, " \n");
+        if (*p == '\0') {
+            *ret = ids;
+            *ret_n = n;
+            return CLI_OK;
+        }
+        if (*p != ',') {
+            break;
+        }
+        p++;
+    }
+    free(ids);
+    return cli_usage_error(args->command,
+                           "token ids must be numbers with commas between, as in "
+                           "1,2,3; not \"%s\"",
+                           text);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening models and sessions as the command line says, and what is told when that fails.
+ */
+#ifndef CLI_OPEN_H
+#define CLI_OPEN_H
+
+#include "cli.h"
+
+/* Prints "caisson CMD: error" and, where there is one, what to do next. Returns CLI_FAILED, or
+ * CLI_INTERRUPTED for CAISSON_E_CANCELLED after Ctrl-C. */
+int cli_fail(const cli_args *args, const caisson_error *err);
+int cli_fail_text(const cli_args *args, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The same line for something that does not stop the command. */
+void cli_warn(const cli_args *args, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+typedef enum cli_part {
+    CLI_PART_ALL,
+    CLI_PART_RAW,    /* everything but the chat template */
+    CLI_PART_TEXT,   /* tokenizer and chat template */
+    CLI_PART_TOKENS, /* the tokenizer */
+    CLI_PART_WEIGHTS
+} cli_part;
+
+/* Opens the model (mappings guarded). A GGUF file or a Hugging Face directory: prints the exact
+ * convert line, or with --convert converts and opens the result. CLI_OK, or the exit code with the
+ * message printed. `part`: what the command needs. */
+int cli_open_model(const cli_args *args, const char *path, cli_part part, caisson_model **ret);
+
+/* A session with -t -c -ub --compute --cache-type-k/-v; compute and n_ctx are the command's
+ * defaults (n_ctx 0: the library's). */
+int cli_new_session(const cli_args *args, caisson_model *model, caisson_compute compute,
+                    uint32_t n_ctx, caisson_session **ret);
+/* Options alone, for commands that make several sessions. */
+caisson_session_options cli_session_options(const cli_args *args, caisson_compute compute,
+                                            uint32_t n_ctx);
+
+/* Opens a file to be looked at, with the same hint. */
+int cli_open_file(const cli_args *args, const char *path, caisson_file **ret);
+
+/* --temp and the others as a struct; without --seed the clock gives one. */
+caisson_sampling cli_sampling(const cli_args *args);
+
+/* The word as a shell would need it, quoted if it has to be: malloc'd, NULL = out of memory. */
+char *cli_shell_quote(const char *word);
+/* Where --convert puts the .cmf: beside the source, malloc'd. */
+char *cli_sibling(const char *source, caisson_kind kind);
+/* Conversion with a progress bar and a summary (cmd_convert.c). */
+typedef struct cli_convert_job {
+    const char *quant;                /* NULL = q8_row */
+    const caisson_tensor_rule *rules; /* [n_rules] */
+    size_t n_rules;
+    bool overwrite;
+    bool json;     /* the summary as JSON */
+    FILE *summary; /* where it goes */
+} cli_convert_job;
+int cli_convert(const cli_args *args, const char *source, const char *target,
+                const cli_convert_job *job);
+
+/* CLI_OK if nothing or a regular file is at `path`: writing replaces what is there, and a device or
+ * a directory must not go. Else the exit code with the message printed. */
+int cli_check_target(const cli_args *args, const char *path);
+
+/* The whole of a file, or of standard input for "-" (max bytes at most): malloc'd, NUL-terminated.
+ * CLI_OK or the exit code with the message printed. */
+int cli_read_text(const cli_args *args, const char *path, size_t max, char **ret, size_t *ret_n);
+
+/* Comma-separated ids (spaces allowed). CLI_OK or CLI_USAGE with the message printed; malloc'd. */
+int cli_parse_ids(const cli_args *args, const char *text, int32_t **ret, size_t *ret_n);
+
+#endif

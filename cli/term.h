@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The terminal: colour, text that must not drive it, progress, Ctrl-C.
+ */
+#ifndef CLI_TERM_H
+#define CLI_TERM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* True if `stream` is a terminal that takes colour: TERM is not "dumb", NO_COLOR is not set. */
+bool cli_has_colour(FILE *stream);
+
+typedef enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_GREEN, CLI_RED, CLI_YELLOW } cli_style;
+/* Switches the style on `stream`; nothing when `on` is false. */
+void cli_set_style(FILE *stream, bool on, cli_style style);
+
+/* Writes text in which control characters (all but newline and tab, C1 included) and invalid UTF-8
+ * became '?': names from a file, arguments. */
+void cli_put_printable(FILE *stream, const char *text, size_t n);
+/* Model output: as it is, but on a terminal control characters are dropped, so that no model can
+ * move the cursor or set the title. n bytes that end at a code point border. */
+void cli_put_model_text(FILE *stream, const char *text, size_t n);
+
+/* Flushes; a full disk or a closed pipe is told once and makes this CLI_FAILED (else CLI_OK). */
+int cli_finish_stdout(void);
+
+/* ---- Ctrl-C ---- the first one sets a flag, a second one ends the process at once (130). */
+void cli_catch_interrupts(void);
+bool cli_interrupted(void);
+void cli_forget_interrupt(void); /* chat: the answer was stopped, go on */
+/* Chat at its prompt: a second Ctrl-C does not kill, the flag is enough. */
+void cli_interrupts_kill(bool kill);
+
+/* ---- progress on standard error ---- a bar on a terminal, a line every few seconds elsewhere. */
+typedef struct cli_progress {
+    const char *unit; /* "B": bytes are shown as MB; else the unit's word */
+    bool is_bar, quiet;
+    bool drawn; /* a bar stands on the last line */
+    uint64_t start_ns, last_ns;
+    uint64_t first; /* `done` at the start: what was already there is not speed */
+    char stage[48];
+} cli_progress;
+void cli_progress_init(cli_progress *p, const char *unit, bool quiet);
+void cli_progress_show(cli_progress *p, const char *stage, uint64_t done, uint64_t total);
+void cli_progress_end(cli_progress *p); /* clears the bar */
+
+/* "12.3 MB", "512 B" into buf; returns buf. */
+const char *cli_bytes_text(uint64_t bytes, char *buf, size_t n);
+
+#endif

@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""convert, and what the other commands do with a source that is no .cmf. The source is a Hugging
+Face directory made here from the tensors of the tiny golden model, so the golden logits apply."""
+import json
+import os
+import signal
+import stat
+import struct
+import subprocess
+import time
+
+import tool
+from tool import FAILED, INTERRUPTED, OK, TINY, USAGE
+
+GOLD = json.loads(tool.read(os.path.join(tool.ROOT, "tests/golden/cli/tiny.json")))
+IDS = ",".join(map(str, GOLD["tokens"]))
+SIDE = json.loads(tool.read(TINY[:-4] + ".json"))
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32,
+    "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 8, "vocab_size": 344, "rms_norm_eps": 1e-6,
+    "rope_theta": 10000.0, "tie_word_embeddings": False, "max_position_embeddings": 512,
+    "hidden_act": "silu", "attention_bias": False, "mlp_bias": False,
+}
+
+
+def make_hf(path, **config):
+    """A checkpoint directory: config.json, model.safetensors, tokenizer.json, the chat template."""
+    os.makedirs(path)
+    blob = tool.read(TINY)
+    off = struct.unpack_from("<12Q", blob, 0x10)
+    header, data, at = {}, b"", 0
+    for t in SIDE["tensors"]:
+        header[t["name"]] = {"dtype": "F32", "shape": t["shape"], "data_offsets": [at, at + t["nbytes"]]}
+        data += blob[off[4] + t["off"]:off[4] + t["off"] + t["nbytes"]]
+        at += t["nbytes"]
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    template = json.loads(blob[off[0]:off[0] + off[1]])["tokenizer_config"]["chat_template"]
+    files = {
+        "model.safetensors": struct.pack("<Q", len(text)) + text + data,
+        "config.json": json.dumps(dict(CONFIG, **config)).encode(),
+        "generation_config.json": b'{"eos_token_id": [340, 342], "pad_token_id": 340}',
+        "tokenizer.json": blob[off[8]:off[8] + off[9]],
+        "chat_template.jinja": template.encode(),
+    }
+    for name, content in files.items():
+        with open(os.path.join(path, name), "wb") as f:
+            f.write(content)
+    return path
+
+
+class Convert(tool.Case):
+    def setUp(self):
+        super().setUp()
+        self.src = make_hf(self.path("hf"))
+        self.out = self.path("out.cmf")
+
+    def test_f32_gives_the_golden_logits(self):
+        r = self.ok("convert", self.src, "-o", self.out, "--quant", "f32")
+        self.assertIn("bit for bit", r.out)
+        self.ok("verify", self.out)
+        e = self.ok("eval", self.out, "--tokens", IDS, "--decode", 12, "--all", "--top", 344, "--json",
+                    "--compute", "f32", "-ctk", "f32", "-ctv", "f32").json
+        self.assertEqual(e["generated"], GOLD["generated"])
+        for p, want in zip(e["positions"], GOLD["logits_first"]):
+            got = {t["id"]: t["logit"] for t in p["top"]}
+            self.assertTrue(all(abs(got[i] - w) < 1e-4 * max(1, abs(w)) for i, w in enumerate(want)))
+
+    def test_bundle_and_tokenizer_come_along(self):
+        self.ok("convert", self.src, "-o", self.out)
+        info = self.ok("info", self.out, "--json").json
+        self.assertEqual(info["chat"]["eos_token_ids"], [340, 342])
+        text = json.dumps(GOLD["messages"]).encode()
+        self.assertEqual(self.ok("render", self.out, "-", stdin=text).out, GOLD["rendered"])
+        t = GOLD["tokenize"][0]
+        r = self.ok("tokenize", self.out, "--special", "--json", stdin=t["text"].encode()).json
+        self.assertEqual(r["ids"], t["ids"])
+
+    def test_every_type_converts_verifies_and_runs(self):
+        out = self.ok("convert", "--help").out
+        types = out.split("--quant TYPE")[1].split("(")[1].split(")")[0].replace("\n", " ")
+        types = [t.strip() for t in types.split(",")]
+        self.assertIn("q8_row", types)
+        for t in types:
+            path = self.path(t + ".cmf")
+            self.ok("convert", self.src, "-o", path, "--quant", t)
+            self.ok("verify", path)
+            self.ok("run", path, "Hello", "-n", 2, "--temp", 0)
+
+    def test_tensor_rules(self):
+        self.ok("convert", self.src, "-o", self.out, "--quant", "q8_row", "--tensor", "lm_head.*=f16",
+                "--tensor", "*.down_proj.weight=f32")
+        types = {t["name"]: t["dtype"] for t in self.ok("tensor", self.out, "--json").json}
+        self.assertEqual(types["lm_head.weight"], "f16")
+        self.assertEqual(types["model.layers.1.mlp.down_proj.weight"], "f32")
+        self.assertEqual(types["model.layers.1.mlp.up_proj.weight"], "q8_row")
+
+    def test_json_lists_every_tensor_largest_error_first(self):
+        r = self.ok("convert", self.src, "-o", self.out, "--json").json
+        self.assertEqual(r["file"], self.out)
+        self.assertEqual(r["bytes"], os.path.getsize(self.out))
+        self.assertEqual(len(r["tensors"]), len(SIDE["tensors"]))
+        errors = [t["relative_error"] for t in r["tensors"]]
+        self.assertEqual(errors, sorted(errors, reverse=True))
+        self.assertGreater(errors[0], 0)
+        self.assertLess(errors[0], 0.05)
+
+    def test_same_bytes_every_time(self):
+        self.ok("convert", self.src, "-o", self.out, "-t", 1)
+        other = self.path("other.cmf")
+        self.ok("convert", self.src, "-o", other, "-t", 2)
+        self.assertEqual(tool.read(self.out), tool.read(other))
+
+    def test_existing_target_is_kept_without_force(self):
+        with open(self.out, "w") as f:
+            f.write("mine")
+        r = self.fails(FAILED, "convert", self.src, "-o", self.out)
+        self.assertIn("--force", r.err)
+        self.assertEqual(tool.read(self.out), b"mine")
+        self.ok("convert", self.src, "-o", self.out, "--force")
+        self.ok("verify", self.out)
+
+    def test_a_target_that_is_no_regular_file_is_not_replaced(self):
+        for target in (self.dir, self.path("pipe")):
+            if target != self.dir:
+                os.mkfifo(target)
+            r = self.fails(FAILED, "convert", self.src, "-o", target, "--force")
+            self.assertIn("regular", r.err)
+        self.assertTrue(stat.S_ISFIFO(os.stat(self.path("pipe")).st_mode))
+
+    def test_nothing_is_left_behind(self):
+        self.ok("convert", self.src, "-o", self.out)
+        self.assertEqual(sorted(os.listdir(self.dir)), ["hf", "out.cmf"])
+
+    def test_unknown_config_key_is_named_and_nothing_written(self):
+        src = make_hf(self.path("odd"), rope_scaling={"rope_type": "spiral", "factor": 2.0})
+        r = self.fails(FAILED, "convert", src, "-o", self.out)
+        self.assertIn("spiral", r.err)
+        self.assertFalse(os.path.exists(self.out))
+
+    def test_unknown_family_is_named(self):
+        src = make_hf(self.path("odd"), model_type="frobnicator", architectures=["Frob"])
+        self.assertIn("frobnicator", self.fails(FAILED, "convert", src, "-o", self.out).err)
+
+    def test_missing_source_and_missing_directory(self):
+        self.assertIn("nope", self.fails(FAILED, "convert", self.path("nope"), "-o", self.out).err)
+        self.fails(FAILED, "convert", self.src, "-o", self.path("no/such/out.cmf"))
+
+    def test_no_output_is_usage(self):
+        self.fails(USAGE, "convert", self.src)
+
+    def test_a_source_that_is_cut(self):
+        path = os.path.join(self.src, "model.safetensors")
+        blob = tool.read(path)
+        for n in (0, 4, 8, 100, len(blob) - 1):
+            with open(path, "wb") as f:
+                f.write(blob[:n])
+            self.fails(FAILED, "convert", self.src, "-o", self.out)
+            self.assertFalse(os.path.exists(self.out))
+
+    def test_interrupt_ends_with_130_and_resumes(self):
+        p = subprocess.Popen([tool.TOOL, "convert", self.src, "-o", self.out], stderr=subprocess.PIPE,
+                             stdout=subprocess.PIPE, env=tool.env())
+        time.sleep(0.005)
+        p.send_signal(signal.SIGINT)
+        _, err = p.communicate(timeout=60)
+        self.assertIn(p.returncode, (OK, INTERRUPTED, -signal.SIGINT), err)
+        if p.returncode != OK:
+            self.assertFalse(os.path.exists(self.out))
+            self.ok("convert", self.src, "-o", self.out)
+        self.ok("verify", self.out)
+
+
+class Hint(tool.Case):
+    def setUp(self):
+        super().setUp()
+        self.src = make_hf(self.path("my model's dir"))
+
+    def test_every_command_prints_the_exact_line(self):
+        for args in (["run", self.src, "x"], ["chat", self.src], ["eval", self.src, "--tokens", "1"],
+                     ["ppl", self.src, TINY[:-4] + ".json"], ["bench", self.src], ["info", self.src],
+                     ["tokenize", self.src], ["tensor", self.src]):
+            r = self.fails(FAILED, *args, stdin=b"x")
+            lines = [l.strip() for l in r.err.splitlines() if l.strip().startswith("caisson convert ")]
+            self.assertEqual(len(lines), 1, r.err)
+            self.assertIn("--quant q8_row", lines[0])
+        # The line works as it stands, quotes and all.
+        bin_dir = os.path.dirname(tool.TOOL)
+        env = tool.env(PATH=bin_dir + ":" + os.environ["PATH"])
+        p = subprocess.run(["sh", "-c", lines[0]], env=env, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE)
+        self.assertEqual(p.returncode, OK, p.stderr)
+        self.ok("verify", self.src + ".cmf")
+
+    def test_convert_flag_does_it_and_goes_on(self):
+        r = self.ok("run", self.src, "Hello", "--convert", "-n", 4, "--temp", 0)
+        self.assertIn("wrote", r.err)
+        self.assertNotIn("wrote", r.out)
+        again = self.ok("run", self.src, "Hello", "--convert", "-n", 4, "--temp", 0)
+        self.assertEqual(r.out, again.out)
+        self.assertIn("already there", again.err)
+
+    def test_gguf_is_seen_by_its_content(self):
+        path = self.path("model.bin")
+        with open(path, "wb") as f:
+            f.write(b"GGUF" + struct.pack("<IQQ", 3, 0, 0))
+        r = self.fails(FAILED, "run", path, "x")
+        self.assertIn("caisson convert %s -o %s.cmf --quant q8_row" % (path, path), r.err)
+        path = self.path("model.gguf")
+        with open(path, "wb") as f:
+            f.write(b"GGUF" + struct.pack("<IQQ", 3, 0, 0))
+        self.assertIn("-o %s.cmf" % path[:-5], self.fails(FAILED, "run", path, "x").err)
+
+    def test_convert_flag_tells_why_it_cannot(self):
+        path = self.path("model.gguf")
+        with open(path, "wb") as f:
+            f.write(b"GGUF" + struct.pack("<IQQ", 3, 0, 0))
+        self.fails(FAILED, "run", path, "x", "--convert")
+        self.assertFalse(os.path.exists(path[:-5] + ".cmf"))
+
+
+if __name__ == "__main__":
+    tool.main()

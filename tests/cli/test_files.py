@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""info, tensor, verify: what they say of good files, and that no bad file gets past them."""
+import json
+import os
+import random
+import struct
+
+import tool
+from tool import FAILED, TINY
+from test_model import read_npy
+
+SIDE = json.loads(tool.read(os.path.join(tool.FILES, "tiny-f32.json")))
+
+
+class Info(tool.Case):
+    def test_json(self):
+        r = self.ok("info", TINY, "--json").json
+        self.assertEqual(r["container"]["format"], "cmf")
+        self.assertEqual(r["container"]["bytes"], SIDE["file_bytes"])
+        self.assertEqual(r["container"]["directory_hash"], SIDE["stored_dir_hash"])
+        self.assertEqual(r["features"], ["TENSOR_DIR"])
+        self.assertEqual(r["quant_type"], "F32")
+        self.assertEqual(r["arch"]["num_layers"], 2)
+        self.assertEqual(r["tensors"]["n"], len(SIDE["tensors"]))
+        self.assertEqual([d["dtype"] for d in r["tensors"]["by_dtype"]], ["f32"])
+        self.assertEqual(r["chat"]["eos_token_ids"], [340, 342])
+        self.assertEqual(r["provenance"]["tool"], "golden-writer")
+        self.assertTrue(r["runs"])
+        self.assertEqual(len(r["layers"]), 2)
+
+    def test_human_form(self):
+        out = self.ok("info", TINY).out
+        for word in ("container", "features", "TENSOR_DIR", "arch", "hidden_size: 32", "tensors",
+                     "tokenizer", "template", "provenance", "runs        yes"):
+            self.assertIn(word, out)
+
+    def test_equal_layers_are_shown_once(self):
+        self.assertIn("layers      0-1\n", self.ok("info", TINY).out)
+
+    def test_a_file_that_cannot_run_says_why(self):
+        r = self.ok("info", os.path.join(tool.FILES, "tiny-moe.cmf"), "--json").json
+        self.assertFalse(r["runs"])
+        self.assertTrue(r["why_not"])
+        self.assertIn("runs        no: ", self.ok("info", os.path.join(tool.FILES, "tiny-moe.cmf")).out)
+
+    def test_every_golden_file_is_described(self):
+        for name in sorted(os.listdir(tool.FILES)):
+            # Two of them break rules that are ours: tail bits of masks, overlapping payloads.
+            if name.endswith(".cmf") and name not in ("odd-mask-tail-bits.cmf", "odd-directory.cmf"):
+                self.ok("info", os.path.join(tool.FILES, name), "--json").json
+                self.ok("info", os.path.join(tool.FILES, name))
+
+
+class Tensor(tool.Case):
+    def test_list(self):
+        r = self.ok("tensor", TINY, "--json").json
+        self.assertEqual([t["name"] for t in r], [t["name"] for t in SIDE["tensors"]])
+        for got, want in zip(r, SIDE["tensors"]):
+            self.assertEqual(set(got), {"name", "dtype", "shape", "offset", "bytes", "hash"})
+            self.assertEqual(got["shape"], want["shape"])
+            self.assertEqual(got["dtype"], want["dtype"])
+            self.assertEqual(got["bytes"], want["nbytes"])
+            self.assertEqual(got["hash"], want["hash"])
+        self.assertEqual(len(self.ok("tensor", TINY).out.splitlines()), len(r))
+
+    def test_offsets_are_of_the_file(self):
+        blob = tool.read(TINY)
+        for t, side in zip(self.ok("tensor", TINY, "--json").json, SIDE["tensors"]):
+            got = struct.unpack_from("<4f", blob, t["offset"])
+            self.assertEqual(list(got), side["first_values"])
+
+    def test_npy(self):
+        side = SIDE["tensors"][2]
+        path = self.path("t.npy")
+        self.ok("tensor", TINY, side["name"], "--npy", path)
+        shape, v = read_npy(path)
+        self.assertEqual(list(shape), side["shape"])
+        self.assertEqual(list(v[:4]), side["first_values"])
+
+    def test_values_of_every_dtype(self):
+        name = os.path.join(tool.FILES, "tiny-all-dtypes.cmf")
+        side = json.loads(tool.read(name[:-4] + ".json"))
+        n = 0
+        for t in side["tensors"]:
+            path = self.path("t.npy")
+            r = tool.run("tensor", name, t["name"], "--npy", path)
+            if r.rc != 0:
+                self.assertIn("cannot decode", r.err, t)
+                self.assertFalse(os.path.exists(path))
+                continue
+            n += 1
+            self.assertEqual(list(read_npy(path)[1][:len(t["first_values"])]), t["first_values"], t)
+        self.assertGreaterEqual(n, 8)
+
+    def test_unknown_name(self):
+        r = self.fails(FAILED, "tensor", TINY, "model.nope")
+        self.assertIn("model.nope", r.err)
+
+    def test_one_tensor_in_json(self):
+        r = self.ok("tensor", TINY, SIDE["tensors"][1]["name"], "--json").json
+        self.assertEqual([t["name"] for t in r], [SIDE["tensors"][1]["name"]])
+
+
+class Verify(tool.Case):
+    def test_valid_file(self):
+        r = self.ok("verify", TINY, "--json").json
+        self.assertEqual(r, [{"file": TINY, "valid": True, "problems": []}])
+        self.assertIn("valid", self.ok("verify", TINY).out)
+
+    def test_flipped_tensor_byte_is_named(self):
+        t = self.ok("tensor", TINY, "--json").json[3]
+        path = tool.copy_tiny(self.path("bad.cmf"), flip=t["offset"] + 5)
+        r = self.fails(FAILED, "verify", path, "--json").json
+        self.assertEqual(len(r[0]["problems"]), 1)
+        p = r[0]["problems"][0]
+        self.assertFalse(r[0]["valid"])
+        self.assertEqual(p["code"], "Hash")
+        self.assertEqual(p["tensor"], t["name"])
+        self.assertEqual(p["offset"], t["offset"])
+        self.assertEqual(p["want"], t["hash"])
+        self.assertNotEqual(p["got"], t["hash"])
+        out = self.fails(FAILED, "verify", path).out
+        self.assertIn(t["name"], out)
+        self.assertIn("[Hash]", out)
+
+    def test_several_faults_are_all_told(self):
+        tensors = self.ok("tensor", TINY, "--json").json
+        path = tool.copy_tiny(self.path("bad.cmf"))
+        blob = bytearray(tool.read(path))
+        for t in tensors[::2]:
+            blob[t["offset"]] ^= 1
+        with open(path, "wb") as f:
+            f.write(blob)
+        r = self.fails(FAILED, "verify", path, "--json").json
+        self.assertEqual([p["tensor"] for p in r[0]["problems"]], [t["name"] for t in tensors[::2]])
+
+    def test_files_that_do_not_open(self):
+        empty = self.path("empty.cmf")
+        open(empty, "w").close()
+        r = self.fails(FAILED, "verify", "--json", empty, self.path("absent.cmf"), TINY, tool.ROOT).json
+        self.assertEqual([f["valid"] for f in r], [False, False, True, False])
+        self.assertEqual(r[0]["problems"][0]["code"], "Bounds")
+        self.assertEqual(r[1]["problems"][0]["code"], "Io")
+        for f in r:
+            for p in f["problems"]:
+                self.assertTrue({"code", "section", "tensor", "offset", "want", "got"} <= set(p))
+
+    def test_golden_bad_files(self):
+        table = json.loads(tool.read(os.path.join(tool.BAD, "bad.json")))
+        self.assertGreater(len(table), 20)
+        for entry in table:
+            path = os.path.join(tool.BAD, entry["file"])
+            r = self.fails(FAILED, "verify", "--json", path).json
+            self.assertFalse(r[0]["valid"], entry)
+            self.assertTrue(r[0]["problems"], entry)
+
+    def test_bad_files_never_run(self):
+        table = json.loads(tool.read(os.path.join(tool.BAD, "bad.json")))
+        for entry in table:
+            if entry["fails_at"] != "open":
+                continue
+            path = os.path.join(tool.BAD, entry["file"])
+            self.fails(FAILED, "info", path)
+            self.fails(FAILED, "tokenize", path, stdin=b"x")
+            self.fails(FAILED, "eval", path, "--tokens", "1")
+
+
+class Hostile(tool.Case):
+    def test_truncated_files(self):
+        n = os.path.getsize(TINY)
+        for size in (0, 1, 4, 127, 128, 129, 500, 1024, 2000, 4095, 4096, 50000, n - 1):
+            path = tool.copy_tiny(self.path("t.cmf"), size=size)
+            for args in (["info", path], ["verify", path], ["tensor", path],
+                         ["run", path, "x", "-n", "1"]):
+                self.fails(FAILED, *args)
+
+    def test_flipped_bytes_never_crash(self):
+        rng = random.Random(1)
+        for at in [rng.randrange(4096) for _ in range(60)]:
+            path = tool.copy_tiny(self.path("t.cmf"), flip=at)
+            r = tool.run("run", path, "x", "-n", "1")
+            self.assertIn(r.rc, (0, 1), (at, r.err))
+
+    def test_control_characters_of_a_file_name_are_not_echoed(self):
+        path = tool.copy_tiny(self.path("a\033[31mb.cmf"), size=100)
+        for cmd in ("info", "verify"):
+            r = self.fails(FAILED, cmd, path)
+            self.assertNotIn("\033[31m", r.out + r.err)
+
+    def test_directory_and_other_files(self):
+        other = self.path("x.bin")
+        with open(other, "wb") as f:
+            f.write(b"hello " * 1000)
+        for cmd in (["info"], ["run"], ["tensor"]):
+            self.fails(FAILED, cmd[0], self.dir, *(["x"] if cmd[0] == "run" else []))
+            r = self.fails(FAILED, cmd[0], other, *(["x"] if cmd[0] == "run" else []))
+            self.assertIn("x.bin", r.err)
+
+
+if __name__ == "__main__":
+    tool.main()
