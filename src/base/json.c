@@ -45,8 +45,7 @@ static const csn_jval *wrap(const yyjson_val *v) {
     return (const csn_jval *)(const void *)v;
 }
 
-/* Depth of nesting, found before parsing so that a hostile text costs one pass; brackets inside
- * strings do not count. */
+/* Depth of nesting, found in the text; brackets inside strings do not count. */
 static caisson_status check_depth(csn_str text, caisson_error *err) {
     size_t depth = 0;
     bool in_string = false;
@@ -105,6 +104,28 @@ static caisson_status check_unique(yyjson_val *object, caisson_error *err) {
     return status;
 }
 
+/* The same of a parsed document, whose values lie in one array in the order of the text: a tenth of
+ * the time of the scan (33 MB tokenizer.json: 60 ms). */
+static bool is_too_deep(yyjson_doc *doc) {
+    const yyjson_val *end[CAISSON_MAX_JSON_DEPTH]; /* of the containers around v */
+    size_t depth = 0;
+    yyjson_val *v = yyjson_doc_get_root(doc);
+    const yyjson_val *stop = v + yyjson_doc_get_val_count(doc);
+    for (; v < stop; v++) {
+        if (!unsafe_yyjson_is_ctn(v)) {
+            continue;
+        }
+        while (depth > 0 && v >= end[depth - 1]) {
+            depth--;
+        }
+        if (depth == CAISSON_MAX_JSON_DEPTH) {
+            return true;
+        }
+        end[depth++] = unsafe_yyjson_get_next(v);
+    }
+    return false;
+}
+
 static caisson_status check_document(yyjson_doc *doc, unsigned flags, caisson_error *err) {
     size_t n = yyjson_doc_get_val_count(doc);
     if (n > CAISSON_MAX_JSON_VALUES) {
@@ -124,7 +145,11 @@ static caisson_status check_document(yyjson_doc *doc, unsigned flags, caisson_er
 }
 
 caisson_status csn_json_parse(csn_str text, unsigned flags, csn_json **ret, caisson_error *err) {
-    CSN_TRY(check_depth(text, err));
+    /* Small texts, and the start of large ones, are scanned before anything is allocated for them;
+     * the rest of a large one is checked when it is parsed. */
+    const size_t scan_bytes = 1 << 20;
+    bool is_large = text.len > scan_bytes;
+    CSN_TRY(check_depth(csn_str_make(text.ptr, is_large ? scan_bytes : text.len), err));
     if (text.len > UINT32_MAX) {
         return CSN_FAIL(err, CAISSON_E_LIMIT, .what = "JSON text is too long",
                         CSN_VALUES(UINT32_MAX, text.len));
@@ -142,6 +167,13 @@ caisson_status csn_json_parse(csn_str text, unsigned flags, csn_json **ret, cais
     memset(j->text + text.len, 0, YYJSON_PADDING_SIZE);
     yyjson_read_err read_err = {0};
     j->doc = yyjson_read_opts(j->text, text.len, YYJSON_READ_INSITU, &allocator, &read_err);
+    if (is_large && (j->doc == NULL || is_too_deep(j->doc))) {
+        status = check_depth(text, err);
+    }
+    if (status != CAISSON_OK) {
+        csn_json_free(j);
+        return status;
+    }
     if (j->doc == NULL) {
         if (read_err.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION) {
             status = csn_fail_nomem(err, text.len);
