@@ -53,12 +53,13 @@ static inline const csn_merge *find_merge(const csn_tok_model *m, int32_t left, 
     }
 }
 
-/* One merge on its way into the table. */
+/* One merge on its way into the table: the texts of left, right and joined token. */
 typedef struct pending_merge {
-    csn_str left, right;
-    uint64_t left_hash, right_hash, joined_hash;
-    uint32_t joined_off, joined_len; /* in the block's buffer */
+    csn_str text[3];
+    uint64_t hash[3];
+    uint32_t joined_off; /* text[2] in the block's buffer, which moves while it grows */
 } pending_merge;
+enum { LEFT, RIGHT, JOINED };
 
 /* "a b" or ["a", "b"]. */
 static caisson_status read_merge(const csn_jval *v, pending_merge *p, caisson_error *err) {
@@ -69,14 +70,14 @@ static caisson_status read_merge(const csn_jval *v, pending_merge *p, caisson_er
             return csn_tok_fail(err, CAISSON_E_PARSE, "model.merges",
                                 "merge is not two tokens with one blank between", s);
         }
-        p->left = csn_str_make(s.ptr, blank);
-        p->right = csn_str_make(s.ptr + blank + 1, s.len - blank - 1);
+        p->text[LEFT] = csn_str_make(s.ptr, blank);
+        p->text[RIGHT] = csn_str_make(s.ptr + blank + 1, s.len - blank - 1);
         return CAISSON_OK;
     }
     csn_jiter it = csn_jval_iter(v);
     if (csn_jval_kind(v) != CSN_JSON_ARRAY || csn_jval_len(v) != 2 || !csn_jiter_next(&it) ||
-        !csn_jval_str(it.value, &p->left) || !csn_jiter_next(&it) ||
-        !csn_jval_str(it.value, &p->right)) {
+        !csn_jval_str(it.value, &p->text[LEFT]) || !csn_jiter_next(&it) ||
+        !csn_jval_str(it.value, &p->text[RIGHT])) {
         return csn_tok_fail(err, CAISSON_E_PARSE, "model.merges", "merge is not two tokens",
                             (csn_str){0});
     }
@@ -108,18 +109,18 @@ static bool is_byte_token(csn_str s) {
 static caisson_status note_cut(csn_tok_model *m, csn_cps *inside, csn_str unk,
                                const pending_merge *p, caisson_error *err) {
     uint32_t cp;
-    if (is_byte_token(p->left) || is_byte_token(p->right) || csn_str_eq(p->left, unk) ||
-        csn_str_eq(p->right, unk)) {
+    if (is_byte_token(p->text[LEFT]) || is_byte_token(p->text[RIGHT]) ||
+        csn_str_eq(p->text[LEFT], unk) || csn_str_eq(p->text[RIGHT], unk)) {
         m->may_cut = false;
     }
-    if (csn_utf8_decode(p->right, 0, &cp) == 0 || cp != WORD_MARK || p->left.len == 0) {
+    if (csn_utf8_decode(p->text[RIGHT], 0, &cp) == 0 || cp != WORD_MARK || p->text[LEFT].len == 0) {
         return CAISSON_OK;
     }
-    size_t i = p->left.len - 1;
-    while (i > 0 && ((unsigned char)p->left.ptr[i] & 0xc0) == 0x80) {
+    size_t i = p->text[LEFT].len - 1;
+    while (i > 0 && ((unsigned char)p->text[LEFT].ptr[i] & 0xc0) == 0x80) {
         i--;
     }
-    if (csn_utf8_decode(p->left, i, &cp) == 0) {
+    if (csn_utf8_decode(p->text[LEFT], i, &cp) == 0) {
         return CAISSON_OK;
     }
     for (size_t k = 0; k < inside->n; k++) {
@@ -134,43 +135,63 @@ static caisson_status note_cut(csn_tok_model *m, csn_cps *inside, csn_str unk,
     return csn_cps_push(inside, (int32_t)cp, err);
 }
 
-/* Looks the parts of a block up and inserts it. The three passes let the memory accesses of many
- * merges overlap: 514,906 merges of Gemma 3 are bound by cache misses (bench/tokenize). */
+/* Looks the parts of a block up and inserts it, in passes that fetch for the next one, so that the
+ * memory accesses of many merges overlap: the 514,906 merges of Gemma 3 wait for little else. */
 static caisson_status flush_merges(csn_tok_model *m, pending_merge *p, size_t n, size_t rank,
                                    const csn_buf *joined, caisson_error *err) {
     const csn_vocab *v = &m->vocab;
     csn_merge ready[MERGE_BLOCK];
     for (size_t i = 0; i < n; i++) {
-        csn_str join = csn_str_make(joined->ptr + p[i].joined_off, p[i].joined_len);
-        p[i].joined_hash = csn_tok_hash(join.ptr, join.len);
-        p[i].left_hash = csn_tok_hash(p[i].left.ptr, p[i].left.len);
-        p[i].right_hash = csn_tok_hash(p[i].right.ptr, p[i].right.len);
-        __builtin_prefetch(&v->slot[(uint32_t)p[i].joined_hash & v->mask]);
-        __builtin_prefetch(&v->slot[(uint32_t)p[i].left_hash & v->mask]);
-        __builtin_prefetch(&v->slot[(uint32_t)p[i].right_hash & v->mask]);
+        p[i].text[JOINED].ptr = joined->ptr + p[i].joined_off;
+        for (int k = 0; k < 3; k++) {
+            p[i].hash[k] = csn_tok_hash(p[i].text[k].ptr, p[i].text[k].len);
+            __builtin_prefetch(&v->slot[(uint32_t)p[i].hash[k] & v->mask]);
+        }
     }
-    for (size_t i = 0; i < n; i++) {
-        uint64_t s = v->slot[(uint32_t)p[i].joined_hash & v->mask];
+    for (size_t i = 0; i < 3 * n; i++) {
+        uint64_t s = v->slot[(uint32_t)p[i / 3].hash[i % 3] & v->mask];
         if (s != 0) {
-            __builtin_prefetch(&v->off[(uint32_t)s - 1]);
-            __builtin_prefetch(&v->len[(uint32_t)s - 1]);
+            __builtin_prefetch(&v->entry[(uint32_t)s - 1]);
+        }
+    }
+    for (size_t i = 0; i < 3 * n; i++) {
+        uint64_t s = v->slot[(uint32_t)p[i / 3].hash[i % 3] & v->mask];
+        if (s != 0) {
+            __builtin_prefetch(v->bytes + v->entry[(uint32_t)s - 1].off);
         }
     }
     for (size_t i = 0; i < n; i++) {
-        csn_str join = csn_str_make(joined->ptr + p[i].joined_off, p[i].joined_len);
-        int32_t left = csn_vocab_find_hashed(v, p[i].left.ptr, p[i].left.len, p[i].left_hash);
-        int32_t right = csn_vocab_find_hashed(v, p[i].right.ptr, p[i].right.len, p[i].right_hash);
-        int32_t id = csn_vocab_find_hashed(v, join.ptr, join.len, p[i].joined_hash);
-        if (left < 0 || right < 0 || id < 0) {
-            return fail_merge(err, left < 0 ? p[i].left : right < 0 ? p[i].right : join, rank + i);
+        int32_t id[3];
+        for (int k = 0; k < 3; k++) {
+            id[k] = csn_vocab_find_hashed(v, p[i].text[k].ptr, p[i].text[k].len, p[i].hash[k]);
+            if (id[k] < 0) {
+                return fail_merge(err, p[i].text[k], rank + i);
+            }
         }
-        ready[i] = (csn_merge){(uint32_t)left, (uint32_t)right, (uint32_t)(rank + i), (uint32_t)id};
+        ready[i] = (csn_merge){(uint32_t)id[LEFT], (uint32_t)id[RIGHT], (uint32_t)(rank + i),
+                               (uint32_t)id[JOINED]};
         __builtin_prefetch(&m->merges[pair_hash(ready[i].left, ready[i].right) & m->merge_mask], 1);
     }
     for (size_t i = 0; i < n; i++) {
         insert_merge(m, ready[i]);
     }
     return CAISSON_OK;
+}
+
+/* Appends the joined text to the block's buffer. */
+static caisson_status join(const csn_tok_model *m, pending_merge *p, csn_buf *joined,
+                           caisson_error *err) {
+    csn_str l = p->text[LEFT];
+    csn_str r = p->text[RIGHT];
+    if (r.len < m->prefix.len) {
+        return csn_tok_fail(err, CAISSON_E_PARSE, "model.merges",
+                            "right token is shorter than continuing_subword_prefix", r);
+    }
+    r = csn_str_make(r.ptr + m->prefix.len, r.len - m->prefix.len);
+    p->joined_off = (uint32_t)joined->len;
+    p->text[JOINED].len = l.len + r.len;
+    CSN_TRY(csn_buf_str(joined, l, err));
+    return csn_buf_str(joined, r, err);
 }
 
 static caisson_status load_merges(csn_tok_model *m, const csn_jval *v, csn_str unk, csn_cps *inside,
@@ -193,16 +214,8 @@ static caisson_status load_merges(csn_tok_model *m, const csn_jval *v, csn_str u
     for (csn_jiter it = csn_jval_iter(v); csn_jiter_next(&it);) {
         pending_merge *p = &block[n_block];
         CSN_TRY(read_merge(it.value, p, err));
-        if (p->right.len < m->prefix.len) {
-            return csn_tok_fail(err, CAISSON_E_PARSE, "model.merges",
-                                "right token is shorter than continuing_subword_prefix", p->right);
-        }
         CSN_TRY(note_cut(m, inside, unk, p, err));
-        p->joined_off = (uint32_t)joined->len;
-        p->joined_len = (uint32_t)(p->left.len + p->right.len - m->prefix.len);
-        CSN_TRY(csn_buf_str(joined, p->left, err));
-        CSN_TRY(csn_buf_append(joined, p->right.ptr + m->prefix.len, p->right.len - m->prefix.len,
-                               err));
+        CSN_TRY(join(m, p, joined, err));
         if (++n_block == MERGE_BLOCK) {
             CSN_TRY(flush_merges(m, block, n_block, rank, joined, err));
             rank += n_block;

@@ -41,8 +41,10 @@ caisson_status csn_tok_type(const csn_jval *o, const char *path, csn_str *ret, c
 typedef struct csn_vocab {
     char *bytes; /* all texts, one after the other */
     size_t n_bytes, cap_bytes;
-    uint32_t *off; /* [n_ids] into bytes */
-    int32_t *len;  /* [n_ids] -1: a hole */
+    struct csn_vocab_entry {
+        uint32_t off; /* into bytes */
+        int32_t len;  /* -1: a hole */
+    } * entry;        /* [n_ids] */
     uint32_t n_ids, cap_ids;
     uint32_t n_tokens;
     uint64_t *slot; /* [mask + 1] hash << 32 | id + 1; 0 = empty */
@@ -74,10 +76,10 @@ caisson_status csn_vocab_add(csn_vocab *v, csn_str text, uint32_t id, const char
 int32_t csn_vocab_find(const csn_vocab *v, const char *p, size_t n); /* -1 = not there */
 int32_t csn_vocab_find_hashed(const csn_vocab *v, const char *p, size_t n, uint64_t hash);
 static inline bool csn_vocab_has(const csn_vocab *v, int64_t id) {
-    return id >= 0 && id < (int64_t)v->n_ids && v->len[id] >= 0;
+    return id >= 0 && id < (int64_t)v->n_ids && v->entry[id].len >= 0;
 }
 static inline csn_str csn_vocab_text(const csn_vocab *v, uint32_t id) {
-    return csn_str_make(v->bytes + v->off[id], (size_t)v->len[id]);
+    return csn_str_make(v->bytes + v->entry[id].off, (size_t)v->entry[id].len);
 }
 void csn_vocab_done(csn_vocab *v);
 

@@ -154,7 +154,7 @@ caisson_status csn_unigram_load(csn_tok_model *m, const csn_jval *model, caisson
     CSN_TRY(csn_tok_bool(model, "model", "byte_fallback", false, &m->byte_fallback, err));
     CSN_TRY(csn_vocab_init(&m->vocab, n, n * 8, err));
     CSN_TRY(CSN_NEW(n, &m->score, err));
-    m->min_score = INFINITY;
+    m->min_score = HUGE_VAL;
     uint32_t id = 0;
     for (csn_jiter it = csn_jval_iter(vocab); csn_jiter_next(&it); id++) {
         CSN_TRY(load_pair(m, it.value, id, err));

@@ -16,11 +16,12 @@ caisson_status csn_vocab_init(csn_vocab *v, size_t n_tokens, size_t n_bytes, cai
     while (slots < n_tokens * 2) {
         slots *= 2;
     }
-    CSN_TRY(CSN_NEW(slots, &v->slot, err));
+    /* Aligned memory comes in huge pages: the table is read at random. */
+    CSN_TRY(csn_alloc_aligned(slots * sizeof(*v->slot), (void **)&v->slot, err));
+    memset(v->slot, 0, slots * sizeof(*v->slot));
     v->mask = slots - 1;
     v->cap_ids = n_tokens < 16 ? 16 : (uint32_t)n_tokens;
-    CSN_TRY(CSN_GROW(&v->off, v->cap_ids, err));
-    CSN_TRY(CSN_GROW(&v->len, v->cap_ids, err));
+    CSN_TRY(CSN_GROW(&v->entry, v->cap_ids, err));
     v->cap_bytes = n_bytes < 64 ? 64 : n_bytes;
     return CSN_GROW(&v->bytes, v->cap_bytes, err);
 }
@@ -30,8 +31,8 @@ int32_t csn_vocab_find_hashed(const csn_vocab *v, const char *p, size_t n, uint6
     for (uint32_t i = (uint32_t)hash & v->mask; v->slot[i] != 0; i = (i + 1) & v->mask) {
         uint64_t s = v->slot[i];
         uint32_t id = (uint32_t)s - 1;
-        if ((uint32_t)(s >> 32) == tag && (size_t)v->len[id] == n &&
-            memcmp(v->bytes + v->off[id], p, n) == 0) {
+        if ((uint32_t)(s >> 32) == tag && (size_t)v->entry[id].len == n &&
+            memcmp(v->bytes + v->entry[id].off, p, n) == 0) {
             return (int32_t)id;
         }
     }
@@ -45,13 +46,11 @@ int32_t csn_vocab_find(const csn_vocab *v, const char *p, size_t n) {
 static caisson_status grow_ids(csn_vocab *v, uint32_t id, caisson_error *err) {
     if (id >= v->cap_ids) {
         uint32_t cap = v->cap_ids * 2 > id + 1 ? v->cap_ids * 2 : id + 1;
-        CSN_TRY(CSN_GROW(&v->off, cap, err));
-        CSN_TRY(CSN_GROW(&v->len, cap, err));
+        CSN_TRY(CSN_GROW(&v->entry, cap, err));
         v->cap_ids = cap;
     }
     while (v->n_ids <= id) {
-        v->off[v->n_ids] = 0;
-        v->len[v->n_ids++] = -1;
+        v->entry[v->n_ids++] = (struct csn_vocab_entry){0, -1};
     }
     return CAISSON_OK;
 }
@@ -67,7 +66,7 @@ caisson_status csn_vocab_add(csn_vocab *v, csn_str text, uint32_t id, const char
                         .what = "token id is too large", CSN_VALUES(CAISSON_MAX_TOKENS - 1, id));
     }
     CSN_TRY(grow_ids(v, id, err));
-    if (v->len[id] >= 0) {
+    if (v->entry[id].len >= 0) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "tokenizer", .tensor = csn_str_from(path),
                         .what = "two tokens have one id", CSN_TEXTS(csn_vocab_text(v, id), text));
     }
@@ -91,8 +90,7 @@ caisson_status csn_vocab_add(csn_vocab *v, csn_str text, uint32_t id, const char
     if (text.len > 0) {
         memcpy(v->bytes + v->n_bytes, text.ptr, text.len);
     }
-    v->off[id] = (uint32_t)v->n_bytes;
-    v->len[id] = (int32_t)text.len;
+    v->entry[id] = (struct csn_vocab_entry){(uint32_t)v->n_bytes, (int32_t)text.len};
     v->n_bytes += text.len;
     v->n_tokens++;
     v->slot[i] = (uint64_t)tag << 32 | (id + 1);
@@ -101,8 +99,7 @@ caisson_status csn_vocab_add(csn_vocab *v, csn_str text, uint32_t id, const char
 
 void csn_vocab_done(csn_vocab *v) {
     csn_free(v->bytes);
-    csn_free(v->off);
-    csn_free(v->len);
-    csn_free(v->slot);
+    csn_free(v->entry);
+    csn_free_aligned(v->slot);
     *v = (csn_vocab){0};
 }
