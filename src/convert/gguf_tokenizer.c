@@ -480,7 +480,8 @@ static caisson_status write_tokenizer(maker *m, csn_str model) {
 
 caisson_status csn_gguf_tokenizer(const csn_gguf *g, csn_buf *out, caisson_error *err) {
     csn_str model, arch = {0};
-    if (!csn_gguf_str(csn_gguf_find(g, CSN_STR("tokenizer.ggml.model")), &model)) {
+    if (!csn_gguf_str(csn_gguf_find(g, CSN_STR("tokenizer.ggml.model")), &model) ||
+        csn_str_is(model, "none")) {
         return CAISSON_OK;
     }
     maker m = {.g = g, .bos = -1, .eos = -1, .unknown = -1, .err = err};

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GGUF as a source: files that llama.cpp's own converter made from our tiny checkpoints become the
+ * same weights as the checkpoints; vocabularies encode as the original models do; what we do not
+ * know is refused by name. */
+#include "../test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "convert/convert.h"
+#include "convert/gguf_tokenizer.h"
+#include "format/cmf/cmf.h"
+#include "support/gguf_bytes.h"
+#include "support/memory_fs.h"
+#include "text/tokenizer/tokenizer.h"
+
+static void load(memory_fs *fs, const char *golden, const char *to) {
+    char from[512];
+    csn_buf b;
+    caisson_error err;
+    snprintf(from, sizeof(from), "%s/tests/golden/%s", CSN_SOURCE_DIR, golden);
+    ASSERT_OK(csn_fs_read_all(csn_fs_os(), from, 1 << 24, &b, &err), &err);
+    memory_fs_put(fs, to, b.ptr, b.len);
+    csn_buf_free(&b);
+}
+
+static csn_cmf *convert(memory_fs *fs, const char *source, const char *target) {
+    caisson_error err;
+    csn_cmf *c;
+    csn_convert_options o = {.quant = csn_dtype_by_name(CSN_STR("f32")), .n_threads = 1};
+    ASSERT_OK(csn_convert(&fs->base, source, target, &o, &err), &err);
+    ASSERT_OK(csn_cmf_open(&fs->base, target, &c, &err), &err);
+    return c;
+}
+
+static void assert_same_tensor(const csn_cmf *a, const csn_tensor *t, const csn_cmf *b) {
+    caisson_error err;
+    const csn_tensor *u = csn_directory_find(&b->dir, t->name);
+    assert_non_null(u);
+    assert_int_equal(t->nbytes, u->nbytes);
+    if (t->hash != u->hash) {
+        fail_msg("%.*s differs", CSN_STR_ARGS(t->name));
+    }
+    uint8_t *x = malloc((size_t)t->nbytes), *y = malloc((size_t)t->nbytes);
+    ASSERT_OK(csn_file_read_at(a->file, t->offset, x, (size_t)t->nbytes, &err), &err);
+    ASSERT_OK(csn_file_read_at(b->file, u->offset, y, (size_t)t->nbytes, &err), &err);
+    assert_memory_equal(x, y, t->nbytes);
+    free(x);
+    free(y);
+}
+
+/* Rows of q and k turned back, 1 + w undone, fused matrices cut: the bytes of the checkpoint. */
+static void gives_the_weights_of_the_checkpoint(void **state) {
+    const char *name = *state;
+    static const char *const files[] = {"config.json", "model.safetensors", "tokenizer.json"};
+    memory_fs fs;
+    char path[128], to[64];
+    memory_fs_init(&fs);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof(path), "families/%s/%s", name, files[i]);
+        snprintf(to, sizeof(to), "d/%s", files[i]);
+        load(&fs, path, to);
+    }
+    snprintf(path, sizeof(path), "convert/gguf/%s.gguf", name);
+    load(&fs, path, "m.gguf");
+    csn_cmf *hf = convert(&fs, "d", "hf.cmf"), *gguf = convert(&fs, "m.gguf", "gguf.cmf");
+    assert_int_equal(hf->dir.n, gguf->dir.n);
+    for (uint32_t i = 0; i < hf->dir.n; i++) {
+        assert_same_tensor(hf, &hf->dir.tensors[i], gguf);
+    }
+    const csn_arch *a = &hf->arch, *b = &gguf->arch;
+    assert_int_equal(a->n_heads, b->n_heads);
+    assert_int_equal(a->n_kv_heads, b->n_kv_heads);
+    assert_int_equal(a->head_dim, b->head_dim);
+    assert_int_equal(a->norm_style, b->norm_style);
+    assert_int_equal(a->hidden_act, b->hidden_act);
+    assert_int_equal(a->tie_word_embeddings, b->tie_word_embeddings);
+    assert_true(a->embed_multiplier == b->embed_multiplier);
+    assert_true(a->rope_theta == b->rope_theta && a->rms_norm_eps == b->rms_norm_eps);
+    assert_true(a->partial_rotary_factor == b->partial_rotary_factor);
+    assert_int_equal(a->n_rope_freq_factors, b->n_rope_freq_factors);
+    for (uint32_t i = 0; i < a->n_rope_freq_factors; i++) { /* GGUF keeps them as f32 */
+        double d = a->rope_freq_factors[i] - b->rope_freq_factors[i];
+        assert_true(d * d <= 1e-13 * a->rope_freq_factors[i] * a->rope_freq_factors[i]);
+    }
+    assert_int_equal(a->longrope.present, b->longrope.present);
+    assert_true(a->longrope.attention_factor == b->longrope.attention_factor);
+    assert_int_equal(a->longrope.original_max_position_embeddings,
+                     b->longrope.original_max_position_embeddings);
+    for (uint32_t i = 0; i < a->longrope.n; i++) {
+        assert_true((float)a->longrope.long_factor[i] == (float)b->longrope.long_factor[i]);
+    }
+    csn_cmf_close(hf);
+    csn_cmf_close(gguf);
+    assert_int_equal(fs.n_open, 0);
+    memory_fs_done(&fs);
+}
+
+/* ---- tokenizers ---- */
+
+static csn_tokenizer *tokenizer_of(memory_fs *fs, const char *path) {
+    caisson_error err;
+    csn_gguf *g;
+    csn_tokenizer *t;
+    csn_buf json = CSN_BUF_INIT(1 << 24);
+    ASSERT_OK(csn_gguf_open(&fs->base, path, &g, &err), &err);
+    ASSERT_OK(csn_gguf_tokenizer(g, &json, &err), &err);
+    ASSERT_OK(csn_tokenizer_load(csn_buf_view(&json), &t, &err), &err);
+    csn_buf_free(&json);
+    csn_gguf_close(g);
+    return t;
+}
+
+static void assert_ids(const csn_tokenizer *t, csn_str text, const csn_jval *want) {
+    caisson_error err;
+    csn_ids ids = {0};
+    ASSERT_OK(
+        csn_tokenizer_encode(t, text, CSN_ENC_SPECIAL_TOKENS | CSN_ENC_PARSE_SPECIAL, &ids, &err),
+        &err);
+    bool same = ids.n == csn_jval_len(want);
+    for (csn_jiter it = csn_jval_iter(want); same && csn_jiter_next(&it);) {
+        int64_t id = -1;
+        same = csn_jval_i64(it.value, &id) && ids.id[it.index] == id;
+    }
+    if (!same) {
+        fail_msg("text '%.*s'", CSN_STR_ARGS(text));
+    }
+    csn_ids_free(&ids);
+}
+
+static void encodes_as_the_original(void **state) {
+    const char *name = *state;
+    memory_fs fs;
+    caisson_error err;
+    csn_json *doc;
+    char path[128];
+    memory_fs_init(&fs);
+    load(&fs, "convert/tokenizer/expected.json", "expected.json");
+    snprintf(path, sizeof(path), "convert/tokenizer/%s.gguf", name);
+    load(&fs, path, "m.gguf");
+    memory_fs_node *node = memory_fs_find(&fs, "expected.json");
+    ASSERT_OK(csn_json_parse(csn_str_make((char *)node->bytes, node->len), 0, &doc, &err), &err);
+    const csn_jval *texts = csn_jval_get(csn_json_root(doc), "texts");
+    const csn_jval *ids = csn_jval_get(csn_jval_get(csn_json_root(doc), "ids"), name);
+    csn_tokenizer *t = tokenizer_of(&fs, "m.gguf");
+    csn_jiter text = csn_jval_iter(texts), want = csn_jval_iter(ids);
+    assert_true(csn_jval_len(texts) > 30);
+    while (csn_jiter_next(&text) && csn_jiter_next(&want)) {
+        csn_str s;
+        assert_true(csn_jval_str(text.value, &s));
+        assert_ids(t, s, want.value);
+    }
+    csn_tokenizer_free(t);
+    csn_json_free(doc);
+    memory_fs_done(&fs);
+}
+
+typedef struct bad_vocab {
+    const char *what;
+    const char *model, *pre;
+    uint64_t n_types, n_scores;
+    const char *third_token, *merge;
+    caisson_status expected;
+    const char *tensor;
+} bad_vocab;
+
+static void refuses_vocabularies_it_does_not_know(void **state) {
+    (void)state;
+    static const bad_vocab cases[] = {
+        {"pre", "gpt2", "default", 3, 3, "c", "a b", CAISSON_E_UNSUPPORTED, "tokenizer.ggml.pre"},
+        {"model", "bert", "x", 3, 3, "c", "a b", CAISSON_E_UNSUPPORTED, "tokenizer.ggml.model"},
+        {"types", "gpt2", "gpt-2", 2, 3, "c", "a b", CAISSON_E_PARSE, "tokenizer.ggml.token_type"},
+        {"scores", "llama", "x", 3, 2, "c", "a b", CAISSON_E_PARSE, "tokenizer.ggml.scores"},
+        {"twice", "gpt2", "gpt-2", 3, 3, "a", "a b", CAISSON_E_PARSE, "a"},
+        {"utf8", "gpt2", "gpt-2", 3, 3, "\xff", "a b", CAISSON_E_PARSE, "?"},
+        {"merge", "gpt2", "gpt-2", 3, 3, "c", "ab", CAISSON_E_PARSE, "tokenizer.ggml.merges"},
+        {"merge", "gpt2", "gpt-2", 3, 3, "c", "a ", CAISSON_E_PARSE, "tokenizer.ggml.merges"},
+        {"good", "gpt2", "gpt-2", 3, 3, "c", "a b", CAISSON_OK, ""},
+        {"good", "llama", "", 3, 3, "ab", "", CAISSON_OK, ""},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const bad_vocab *c = &cases[i];
+        memory_fs fs;
+        csn_gguf *g;
+        caisson_error err = {0};
+        csn_buf b = CSN_BUF_INIT(1 << 16), json = CSN_BUF_INIT(1 << 20);
+        gb_head(&b, 3, 0, 6);
+        gb_text(&b, "tokenizer.ggml.model", c->model);
+        gb_text(&b, "tokenizer.ggml.pre", c->pre);
+        gb_array(&b, "tokenizer.ggml.tokens", CSN_GGUF_STRING, 3);
+        gb_str(&b, "a"), gb_str(&b, "b"), gb_str(&b, c->third_token);
+        gb_array(&b, "tokenizer.ggml.token_type", CSN_GGUF_I32, c->n_types);
+        for (uint64_t k = 0; k < c->n_types; k++) {
+            gb_int(&b, 1, 4);
+        }
+        gb_array(&b, "tokenizer.ggml.scores", CSN_GGUF_F32, c->n_scores);
+        for (uint64_t k = 0; k < c->n_scores; k++) {
+            gb_int(&b, 0, 4);
+        }
+        gb_array(&b, "tokenizer.ggml.merges", CSN_GGUF_STRING, 1);
+        gb_str(&b, c->merge);
+        memory_fs_init(&fs);
+        memory_fs_put(&fs, "m.gguf", b.ptr, b.len);
+        ASSERT_OK(csn_gguf_open(&fs.base, "m.gguf", &g, &err), &err);
+        caisson_status status = csn_gguf_tokenizer(g, &json, &err);
+        if (status != c->expected || strcmp(err.tensor, c->tensor) != 0) {
+            fail_msg("%s: %s %s", c->what, caisson_status_name(status), err.tensor);
+        }
+        csn_gguf_close(g);
+        csn_buf_free(&json);
+        csn_buf_free(&b);
+        memory_fs_done(&fs);
+    }
+}
+
+/* ---- metadata ---- */
+
+/* A llama without layers' weights: metadata are read before any tensor is missed. */
+static void begin_llama(csn_buf *b, uint64_t n_more) {
+    gb_head(b, 3, 0, 9 + n_more);
+    gb_text(b, "general.architecture", "llama");
+    gb_u32(b, "llama.embedding_length", 32);
+    gb_u32(b, "llama.feed_forward_length", 64);
+    gb_u32(b, "llama.block_count", 1);
+    gb_u32(b, "llama.attention.head_count", 2);
+    gb_u32(b, "llama.context_length", 64);
+    gb_f32(b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    gb_u32(b, "llama.vocab_size", 8);
+    gb_text(b, "tokenizer.ggml.model", "none");
+}
+
+static caisson_status try_convert(csn_buf *b, caisson_error *err) {
+    memory_fs fs;
+    memory_fs_init(&fs);
+    memory_fs_put(&fs, "m.gguf", b->ptr, b->len);
+    caisson_status status = csn_convert(&fs.base, "m.gguf", "out.cmf", NULL, err);
+    assert_null(memory_fs_find(&fs, "out.cmf"));
+    assert_int_equal(fs.n_open, 0);
+    memory_fs_done(&fs);
+    csn_buf_free(b);
+    return status;
+}
+
+static void refuses_metadata_it_does_not_understand(void **state) {
+    (void)state;
+    caisson_error err = {0};
+    csn_buf b = CSN_BUF_INIT(1 << 16);
+    begin_llama(&b, 0);
+    ASSERT_STATUS(try_convert(&b, &err), CAISSON_E_MISSING); /* good so far */
+    begin_llama(&b, 1);
+    gb_f32(&b, "llama.logit_scale", 0.5f);
+    err = (caisson_error){0};
+    ASSERT_STATUS(try_convert(&b, &err), CAISSON_E_UNSUPPORTED);
+    assert_string_equal(err.tensor, "llama.logit_scale");
+    assert_string_equal(err.got, "0.5");
+    begin_llama(&b, 1);
+    gb_u32(&b, "llama.expert_count", 8);
+    err = (caisson_error){0};
+    ASSERT_STATUS(try_convert(&b, &err), CAISSON_E_UNSUPPORTED);
+    assert_string_equal(err.tensor, "llama.expert_count");
+    begin_llama(&b, 1);
+    gb_text(&b, "llama.rope.scaling.type", "wobbly");
+    err = (caisson_error){0};
+    ASSERT_STATUS(try_convert(&b, &err), CAISSON_E_UNSUPPORTED);
+    assert_string_equal(err.tensor, "llama.rope.scaling.type");
+    begin_llama(&b, 1);
+    gb_text(&b, "llama.rope.freq_base", "10000");
+    err = (caisson_error){0};
+    ASSERT_STATUS(try_convert(&b, &err), CAISSON_E_PARSE);
+    assert_string_equal(err.tensor, "llama.rope.freq_base");
+}
+
+static void refuses_an_unknown_family_by_name(void **state) {
+    (void)state;
+    caisson_error err = {0};
+    csn_buf b = CSN_BUF_INIT(1 << 16);
+    gb_head(&b, 3, 0, 1);
+    gb_text(&b, "general.architecture", "mamba9");
+    ASSERT_STATUS(try_convert(&b, &err), CAISSON_E_UNSUPPORTED);
+    assert_string_equal(err.got, "mamba9");
+    assert_non_null(strstr(err.want, "llama qwen2 qwen3 gemma")); /* U31: what is supported */
+}
+
+static void refuses_a_dtype_that_it_cannot_decode(void **state) {
+    (void)state;
+    caisson_error err = {0};
+    csn_buf b = CSN_BUF_INIT(1 << 16);
+    gb_head(&b, 3, 1, 8);
+    gb_text(&b, "general.architecture", "llama");
+    gb_u32(&b, "llama.embedding_length", 256);
+    gb_u32(&b, "llama.feed_forward_length", 64);
+    gb_u32(&b, "llama.block_count", 1);
+    gb_u32(&b, "llama.attention.head_count", 2);
+    gb_u32(&b, "llama.context_length", 64);
+    gb_f32(&b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    gb_text(&b, "tokenizer.ggml.model", "none");
+    gb_tensor(&b, "token_embd.weight", 256, 8, 19, 0);
+    gb_pad(&b, 32);
+    for (int i = 0; i < 400; i++) {
+        gb_int(&b, 0, 1);
+    }
+    ASSERT_STATUS(try_convert(&b, &err), CAISSON_E_UNSUPPORTED);
+    assert_string_equal(err.tensor, "token_embd.weight");
+    assert_string_equal(err.got, "iq1_s");
+}
+
+#define OF(fn, name)                                                                               \
+    { #fn " " name, fn, NULL, NULL, (void *)(uintptr_t)name }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        OF(gives_the_weights_of_the_checkpoint, "llama_rope3"),
+        OF(gives_the_weights_of_the_checkpoint, "gemma"),
+        OF(gives_the_weights_of_the_checkpoint, "phi3_longrope"),
+        OF(gives_the_weights_of_the_checkpoint, "qwen2"),
+        OF(encodes_as_the_original, "gpt-2"),
+        OF(encodes_as_the_original, "smollm"),
+        OF(encodes_as_the_original, "llama-bpe"),
+        OF(encodes_as_the_original, "qwen2"),
+        OF(encodes_as_the_original, "gpt-4o"),
+        OF(encodes_as_the_original, "deepseek-v3"),
+        OF(encodes_as_the_original, "spm"),
+        OF(encodes_as_the_original, "spm-no-prefix"),
+        cmocka_unit_test(refuses_vocabularies_it_does_not_know),
+        cmocka_unit_test(refuses_metadata_it_does_not_understand),
+        cmocka_unit_test(refuses_an_unknown_family_by_name),
+        cmocka_unit_test(refuses_a_dtype_that_it_cannot_decode),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
