@@ -9,8 +9,7 @@
 enum {
     DEFAULT_CTX = 4096,
     DEFAULT_UBATCH = 512,
-    MAX_CTX = 1 << 20, /* positions whose angles csn_sincos serves */
-    LOGIT_ROWS = 16    /* rows of the head computed at once when all are wanted */
+    MAX_CTX = 1 << 20 /* positions whose angles csn_sincos serves */
 };
 
 struct csn_session {
@@ -157,8 +156,8 @@ static bool between_layers(void *ctx, const char *stage, uint64_t done, uint64_t
 /* Logits of rows [0, n) of a batch whose first token is number i0 of the request. */
 static caisson_status all_rows(struct request *r, uint32_t i0, uint32_t n, caisson_error *err) {
     csn_session *s = r->s;
-    for (uint32_t t = 0; t < n; t += LOGIT_ROWS) {
-        uint32_t rows = n - t < LOGIT_ROWS ? n - t : LOGIT_ROWS;
+    for (uint32_t t = 0; t < n; t += CSN_LOGIT_ROWS) {
+        uint32_t rows = n - t < CSN_LOGIT_ROWS ? n - t : CSN_LOGIT_ROWS;
         float *out =
             r->on_row != NULL ? s->logits : s->logits + (uint64_t)(i0 + t) * s->plan->vocab;
         csn_forward_logits(&s->forward, t, rows, out);
@@ -196,7 +195,7 @@ caisson_status csn_session_eval(csn_session *s, const int32_t *ids, uint32_t n, 
                                 csn_row_fn on_row, void *ctx, const csn_progress *progress,
                                 caisson_error *err) {
     CSN_TRY(check(s, ids, n, err));
-    uint64_t rows = !want_all ? 1 : on_row == NULL ? n : n < LOGIT_ROWS ? n : LOGIT_ROWS;
+    uint64_t rows = !want_all ? 1 : on_row == NULL ? n : n < CSN_LOGIT_ROWS ? n : CSN_LOGIT_ROWS;
     CSN_TRY(reserve_rows(s, rows, err));
     struct request r = {.s = s,
                         .ids = ids,

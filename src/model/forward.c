@@ -17,18 +17,6 @@ static uint64_t widest_input(const csn_plan *p) {
     return p->max_ffn > w ? p->max_ffn : w;
 }
 
-static bool has_column_factors(const csn_plan *p) {
-    bool any = p->head.scale_x != NULL;
-    for (uint32_t i = 0; i < p->n_layers; i++) {
-        const csn_layer *l = &p->layers[i];
-        const csn_weight *w[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
-        for (size_t j = 0; j < sizeof(w) / sizeof(w[0]); j++) {
-            any = any || w[j]->scale_x != NULL;
-        }
-    }
-    return any;
-}
-
 caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_compute compute,
                                 uint64_t max_n, csn_forward *ret, caisson_error *err) {
     csn_forward f = {.plan = plan, .max_n = max_n};
@@ -39,7 +27,7 @@ caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_comput
     uint64_t cols = widest_input(plan);
     uint64_t half = (uint64_t)plan->layers[0].head_dim / 2;
     bool int8 = compute == CSN_COMPUTE_INT8;
-    bool scaled = int8 && has_column_factors(plan);
+    uint64_t low_rows = max_n < CSN_LOGIT_ROWS ? max_n : CSN_LOGIT_ROWS;
     uint64_t total = 0;
     uint64_t at[14];
     uint64_t x8_bytes = 0;
@@ -55,9 +43,10 @@ caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_comput
         add_floats(&total, max_n * plan->n_ropes, half, &at[8]) &&
         add_floats(&total, max_n * plan->n_ropes, half, &at[9]) &&
         add_floats(&total, csn_attention_scratch(plan, csn_pool_n_threads(pool)), 1, &at[10]) &&
-        add_floats(&total, scaled ? max_n : 0, cols, &at[11]) &&
+        add_floats(&total, int8 ? max_n : 0, cols, &at[11]) &&
+        add_floats(&total, int8 ? low_rows : 0, plan->vocab, &at[12]) &&
         csn_x8_nbytes(max_n, cols, &x8_bytes) && csn_align_up(x8_bytes, 64, &x8_bytes);
-    uint64_t n_x8 = !int8 ? 0 : scaled ? CSN_MAX_LINEAR : 1;
+    uint64_t n_x8 = int8 ? CSN_MAX_LINEAR : 0;
     uint64_t bytes = 0;
     size_t size;
     if (!fits || !csn_mul(total, sizeof(float), &bytes) ||
@@ -77,6 +66,7 @@ caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_comput
     f.sin = f.memory + at[9];
     f.scratch = f.memory + at[10];
     f.ops.scaled = f.memory + at[11];
+    f.low = f.memory + at[12];
     uint8_t *x8 = (uint8_t *)(f.memory + total);
     for (uint64_t i = 0; i < n_x8; i++) {
         f.ops.x8[i] = x8 + i * x8_bytes;
@@ -225,7 +215,7 @@ void csn_forward_logits(csn_forward *f, uint64_t row0, uint64_t rows, float *log
                    dim);
     struct finish a = {f, logits};
     csn_linear item = {&p->head, logits, p->vocab};
-    csn_ops_linear(&f->ops, &item, 1, f->x, dim, rows, finish_rows, &a);
+    csn_ops_linear_fine(&f->ops, &item, f->x, dim, rows, f->low, finish_rows, &a);
     for (uint64_t t = 0; t < rows && p->head.rows < p->vocab; t++) {
         memset(logits + t * p->vocab + p->head.rows, 0, (p->vocab - p->head.rows) * sizeof(float));
     }

@@ -19,7 +19,10 @@ typedef struct csn_forward {
     float *gate, *up; /* [max_n][max_ffn] */
     float *cos, *sin; /* [n_ropes][max_n][head_dim / 2] */
     float *scratch;
+    float *low; /* [CSN_LOGIT_ROWS][vocab] second part of the head's product, int8 mode */
 } csn_forward;
+
+enum { CSN_LOGIT_ROWS = 16 }; /* most rows of one csn_forward_logits */
 
 caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_compute compute,
                                 uint64_t max_n, csn_forward *ret, caisson_error *err);
@@ -32,7 +35,8 @@ caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, u
                                uint64_t n, uint64_t row0, bool use_long,
                                const csn_progress *progress, caisson_error *err);
 
-/* logits [rows][vocab] of hidden states [row0, row0 + rows) of the last run. */
+/* logits [rows][vocab], rows <= CSN_LOGIT_ROWS, of hidden states [row0, row0 + rows) of the last
+ * run. */
 void csn_forward_logits(csn_forward *f, uint64_t row0, uint64_t rows, float *logits);
 
 #endif

@@ -2,6 +2,7 @@
 #include "model/ops.h"
 
 enum {
+    FINE_ROWS = 32,   /* rows that stay in cache between the two parts of a fine product */
     ROW_GRAIN = 16,   /* rows that one thread owns: a cache line of f32 results */
     VECTOR_GRAIN = 16 /* vectors of one share of csn_ops_each: a tile of keys */
 };
@@ -129,4 +130,77 @@ void csn_ops_linear(csn_ops *ops, const csn_linear *items, unsigned n_items, con
     }
     prepare(&l);
     csn_pool_run(ops->pool, run_linear, &l);
+}
+
+struct fine {
+    struct linear l;
+    float *low;
+};
+
+/* x8[1] = x - x8[0], of the vectors [t0, t1). */
+static void remainder_span(void *ctx, uint64_t t0, uint64_t t1) {
+    const struct fine *f = ctx;
+    const csn_ops *ops = f->l.ops;
+    const csn_weight *w = f->l.items[0].w;
+    const csn_x8 *high = &f->l.x8[0];
+    uint64_t cols = w->m.cols;
+    for (uint64_t t = t0; t < t1; t++) {
+        float *rest = ops->scaled + t * cols;
+        if (w->scale_x == NULL) { /* else it holds the scaled input already */
+            memcpy(rest, f->l.x + t * f->l.x_stride, cols * sizeof(float));
+        }
+        const int8_t *q = high->q + t * high->q_stride;
+        const float *scale = high->scale + t * high->g_stride;
+        for (uint64_t i = 0; i < cols; i++) {
+            rest[i] -= scale[i / 32] * (float)q[i];
+        }
+    }
+    ops->quantise(ops->scaled, cols, &f->l.x8[1], t0, t1);
+}
+
+static void run_fine(void *ctx, unsigned i_thread, unsigned n_threads) {
+    const struct fine *f = ctx;
+    const struct linear *l = &f->l;
+    const csn_linear *item = &l->items[0];
+    const csn_weight *w = item->w;
+    uint64_t r0;
+    uint64_t r1;
+    csn_share(w->rows, ROW_GRAIN, i_thread, n_threads, &r0, &r1);
+    for (uint64_t b = r0; b < r1; b += FINE_ROWS) {
+        uint64_t b1 = r1 - b < FINE_ROWS ? r1 : b + FINE_ROWS;
+        w->i8(&w->m, &l->x8[0], l->n, item->y, item->y_stride, b, b1);
+        w->i8(&w->m, &l->x8[1], l->n, f->low, item->y_stride, b, b1);
+        for (uint64_t t = 0; t < l->n; t++) {
+            float *y = item->y + t * item->y_stride + b;
+            l->ops->vec->add(y, f->low + t * item->y_stride + b, b1 - b);
+            if (w->bias != NULL) {
+                l->ops->vec->add(y, w->bias + b, b1 - b);
+            }
+        }
+    }
+    if (l->after != NULL && r0 < r1) {
+        l->after(l->ctx, l->n, r0, r1);
+    }
+}
+
+void csn_ops_linear_fine(csn_ops *ops, const csn_linear *item, const float *x, uint64_t x_stride,
+                         uint64_t n, float *low, csn_after_fn after, void *ctx) {
+    const csn_weight *w = item->w;
+    if (ops->compute != CSN_COMPUTE_INT8 || w->i8 == NULL) {
+        csn_ops_linear(ops, item, 1, x, x_stride, n, after, ctx);
+        return;
+    }
+    struct fine f = {.l = {.ops = ops,
+                           .items = item,
+                           .n_items = 1,
+                           .x = x,
+                           .x_stride = x_stride,
+                           .n = n,
+                           .after = after,
+                           .ctx = ctx},
+                     .low = low};
+    prepare(&f.l);
+    f.l.x8[1] = csn_x8_make(ops->x8[1], n, w->m.cols);
+    csn_ops_each(ops, n, remainder_span, &f);
+    csn_pool_run(ops->pool, run_fine, &f);
 }
