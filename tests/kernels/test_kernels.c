@@ -243,8 +243,8 @@ static bool is_tested(const struct kernel *k) {
 
 /* Calls check with sizes that this dtype may have: every small one, then some larger. */
 static void sweep(const struct kernel *k) {
-    static const uint64_t large[] = {95,  96,  97,   128,  255,  256,  257,  288,  480, 511,
-                                     512, 513, 1023, 1024, 1025, 1056, 2048, 4096, 4128};
+    static const uint64_t large[] = {95,  96,  97,  128,  255,  256,  257,  288,  320,  480, 511,
+                                     512, 513, 576, 1023, 1024, 1025, 1056, 2048, 4096, 4128};
     static const uint64_t ns[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 33};
     static const uint64_t rows[] = {1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 33};
     const csn_dtype *d = csn_dtype_by_name((csn_str){k->dtype, strlen(k->dtype)});

@@ -193,6 +193,28 @@ CSN_INLINE __m256 row_lanes(enum form form, const uint8_t *nib, const struct row
     return acc;
 }
 
+/* Scaled sums of groups g and g + 1 of rows r to r + 3 (csn_add_last_two); g is even. */
+CSN_INLINE __m256 last_terms(enum form form, const struct q4 *m, uint64_t r, uint64_t g,
+                             const int8_t *split, const float *xs, const int16_t *offset) {
+    const uint64_t stride = form == Q4_TILED ? 18 : 16;
+    const uint64_t s_stride = form == Q4_TILED ? 18 : 2;
+    __m256i v[4];
+    int32_t f16[4];
+    CSN_UNROLL
+    for (uint64_t k = 0; k < 4; k++) {
+        uint64_t flat = (r + k) * m->gpr + g;
+        const uint8_t *s = m->scale + flat * s_stride;
+        v[k] = dot_pair(load_pair(m->nib + flat * stride, stride), split + g * 32);
+        f16[k] = csn_load16(s) | csn_load16(s + s_stride) << 16;
+    }
+    __m256 ws = _mm256_cvtph_ps(_mm_setr_epi32(f16[0], f16[1], f16[2], f16[3]));
+    int64_t both;
+    memcpy(&both, offset + 2 * g, sizeof(both));
+    __m256i off = _mm256_madd_epi16(_mm256_set1_epi64x(both), _mm256_set1_epi16(1));
+    __m256i s = _mm256_add_epi32(sums_of_pairs(v), off);
+    return _mm256_mul_ps(_mm256_mul_ps(ws, csn_two_scales(xs + g)), _mm256_cvtepi32_ps(s));
+}
+
 /* ---- many vectors ---- */
 
 CSN_INLINE void pack_nibbles(const struct q4 *m, const uint64_t first[8], uint64_t g,
@@ -266,15 +288,24 @@ CSN_INLINE void matmul(enum form form, const struct q4 *m, const csn_x8 *x, uint
             eight_ladders(m, b, b1, rung);
         }
         for (uint64_t t = 0; t < n; t++) {
+            const int8_t *split = x->split + t * x->q_stride;
+            const float *xs = x->scale + t * x->g_stride;
+            const int16_t *offset = x->offset + t * x->g_stride * 2;
+            bool last_two = form != Q4TP && m->gpr % 8 == 2 && b1 - b == 8;
             __m256 lanes[8];
             for (uint64_t i = 0; i < 8; i++) {
                 uint64_t r = b + i < b1 ? b + i : b;
                 struct row_scales s = scales_of_row(form, m, r, rung[r - b]);
-                lanes[i] = row_lanes(form, m->nib + r * m->gpr * m->stride, &s, m->gpr,
-                                     x->split + t * x->q_stride, x->scale + t * x->g_stride,
-                                     x->offset + t * x->g_stride * 2);
+                lanes[i] = row_lanes(form, m->nib + r * m->gpr * m->stride, &s,
+                                     last_two ? m->gpr - 2 : m->gpr, split, xs, offset);
             }
-            csn_store_rows(y + t * y_stride + b, csn_trees8(lanes), b1 - b);
+            csn_lanes_of_rows(lanes);
+            if (last_two) {
+                uint64_t g = m->gpr - 2;
+                csn_add_last_two(lanes, last_terms(form, m, b, g, split, xs, offset),
+                                 last_terms(form, m, b + 4, g, split, xs, offset));
+            }
+            csn_store_rows(y + t * y_stride + b, csn_tree_of_lanes(lanes), b1 - b);
         }
     }
 }

@@ -73,6 +73,19 @@ CSN_INLINE __m256 row_lanes(const struct q8 *m, const int8_t *w, const int8_t *x
     return acc;
 }
 
+/* Scaled sums of groups g and g + 1 of rows r to r + 3 (csn_add_last_two). */
+CSN_INLINE __m256 last_terms(const struct q8 *m, uint64_t r, uint64_t g, const int8_t *x,
+                             const float *xs) {
+    __m256i v[8];
+    CSN_UNROLL
+    for (uint64_t k = 0; k < 4; k++) {
+        const int8_t *w = m->codes + (r + k) * m->cols + g * 32;
+        v[2 * k] = dot(csn_load256(w), csn_load256(x + g * 32));
+        v[2 * k + 1] = dot(csn_load256(w + 32), csn_load256(x + g * 32 + 32));
+    }
+    return _mm256_mul_ps(csn_two_scales(xs + g), _mm256_cvtepi32_ps(csn_sums8(v)));
+}
+
 static void pack_q8(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
                     struct gemm_panel *p) {
     const struct q8 *m = ctx;
@@ -116,12 +129,22 @@ void csn_matmul_i8_q8_row_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n,
         memcpy(f16, scales + 2 * b, 2 * n_rows);
         __m256 row_scale = _mm256_cvtph_ps(_mm_loadu_si128((const void *)f16));
         for (uint64_t t = 0; t < n; t++) {
+            const int8_t *q = x->q + t * x->q_stride;
+            const float *xs = x->scale + t * x->g_stride;
+            bool last_two = m.n_groups % 8 == 2 && m.last == 32 && n_rows == 8;
+            struct q8 part = m;
+            part.n_groups -= last_two ? 2 : 0;
             __m256 lanes[8];
             for (uint64_t i = 0; i < 8; i++) {
-                lanes[i] = row_lanes(&m, m.codes + (b + (i < n_rows ? i : 0)) * m.cols,
-                                     x->q + t * x->q_stride, x->scale + t * x->g_stride);
+                lanes[i] = row_lanes(&part, m.codes + (b + (i < n_rows ? i : 0)) * m.cols, q, xs);
             }
-            csn_store_rows(y + t * y_stride + b, _mm256_mul_ps(row_scale, csn_trees8(lanes)),
+            csn_lanes_of_rows(lanes);
+            if (last_two) {
+                uint64_t g = m.n_groups - 2;
+                csn_add_last_two(lanes, last_terms(&m, b, g, q, xs),
+                                 last_terms(&m, b + 4, g, q, xs));
+            }
+            csn_store_rows(y + t * y_stride + b, _mm256_mul_ps(row_scale, csn_tree_of_lanes(lanes)),
                            n_rows);
         }
     }
