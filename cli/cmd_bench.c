@@ -49,7 +49,7 @@ static int measure(job *j, uint32_t n, bool one_by_one, result *ret) {
     double sum_squares = 0;
     *ret = (result){.n = n};
     for (uint32_t r = 0; n > 0 && r <= j->repetitions; r++) {
-        double seconds;
+        double seconds = 0;
         int rc = pass(j, n, one_by_one, &seconds);
         if (rc != CLI_OK) {
             return rc;

@@ -276,7 +276,7 @@ static int run(const cli_args *args) {
     caisson_tensor_rule *list = calloc(rules->n_list + 1, sizeof(*list));
     char **copies = calloc(rules->n_list + 1, sizeof(*copies));
     int rc = list != NULL && copies != NULL ? CLI_OK : cli_fail_text(args, "out of memory");
-    for (size_t i = 0; rc == CLI_OK && i < rules->n_list; i++) {
+    for (size_t i = 0; rc == CLI_OK && list != NULL && i < rules->n_list; i++) {
         rc = parse_rule(args, rules->list[i], &copies[i], &list[i]);
     }
     if (rc == CLI_OK) {

@@ -96,7 +96,7 @@ static caisson_status on_row(void *ctx, uint32_t i, const float *logits) {
 }
 
 static int32_t argmax(const float *logits, uint32_t n) {
-    entry best;
+    entry best = {0};
     find_top(logits, n, 1, &best);
     return best.id;
 }
@@ -139,7 +139,7 @@ static int eval_prompt(job *j, const int32_t *ids, size_t n, bool all) {
 static int eval(job *j, const int32_t *ids, size_t n, uint32_t n_decode, int32_t *generated) {
     bool all = cli_has(j->args, "all");
     const char *path = cli_text(j->args, "npy", NULL);
-    cli_npy npy;
+    cli_npy npy = {0};
     int rc = CLI_OK;
     if (path != NULL) {
         uint64_t shape[2] = {all ? n + n_decode : 1, j->n_vocab};
@@ -197,7 +197,7 @@ static int eval_model(const cli_args *args, caisson_model *model, const int32_t 
     j.w = &w;
     j.top = malloc(j.k * sizeof(*j.top));
     j.last = malloc(n_vocab * sizeof(*j.last));
-    int32_t *generated = malloc((n_decode + 1) * sizeof(*generated));
+    int32_t *generated = calloc(n_decode + 1u, sizeof(*generated));
     if (j.top == NULL || j.last == NULL || generated == NULL) {
         rc = cli_fail_text(args, "out of memory");
     } else {
@@ -228,8 +228,8 @@ static int run(const cli_args *args) {
         return cli_usage_error(args->command, "--tokens 1,2,3 is needed (caisson tokenize makes "
                                               "ids)");
     }
-    int32_t *ids;
-    size_t n;
+    int32_t *ids = NULL;
+    size_t n = 0;
     int rc = cli_parse_ids(args, cli_text(args, "tokens", ""), &ids, &n);
     if (rc != CLI_OK) {
         return rc;

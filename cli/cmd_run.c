@@ -72,6 +72,7 @@ static int read_prompt(const cli_args *args, char **ret, size_t *ret_n) {
     int rc = cli_read_text(args, path != NULL ? path : "-", MAX_PROMPT, ret, ret_n);
     if (rc == CLI_OK && *ret_n == 0) {
         free(*ret);
+        *ret = NULL;
         return cli_usage_error(args->command, "no prompt: %s is empty",
                                path != NULL ? path : "standard input");
     }
@@ -246,13 +247,13 @@ static int generate(job *j, caisson_model *model, const caisson_ids *ids, double
 }
 
 static int run(const cli_args *args) {
-    char *text;
-    size_t n;
+    char *text = NULL;
+    size_t n = 0;
     if (cli_has(args, "n-predict") && cli_int(args, "n-predict", 0) == 0) {
         return cli_usage_error(args->command, "-n must be at least 1, or -1 for no limit");
     }
     int rc = read_prompt(args, &text, &n);
-    if (rc != CLI_OK) {
+    if (rc != CLI_OK || text == NULL) {
         return rc;
     }
     job j = {.args = args, .json = cli_has(args, "json"), .text = CSN_BUF_INIT(MAX_JSON)};

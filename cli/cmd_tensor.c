@@ -128,7 +128,7 @@ static int show_values(const cli_args *args, caisson_file *file, uint32_t i) {
     caisson_tensor_info t;
     (void)caisson_file_tensor(file, i, &t);
     const char *path = cli_text(args, "npy", NULL);
-    cli_npy npy;
+    cli_npy npy = {0};
     int rc = CLI_OK;
     if (path != NULL) {
         rc = cli_npy_open(args, path, t.n_dims, t.shape, &npy);

@@ -15,9 +15,17 @@ static void put_quoted(FILE *out, const char *text) {
     }
 }
 
-#define EACH_OPTION(c, o)                                                                          \
-    for (size_t g_ = 0; (c)->groups[g_] != NULL; g_++)                                             \
-        for (const cli_option *o = (c)->groups[g_]; o->name != NULL; o++)
+/* The i-th option of a command over all of its tables; NULL behind the last. */
+static const cli_option *option_at(const cli_command *c, size_t i) {
+    for (size_t g = 0; c->groups[g] != NULL; g++) {
+        for (const cli_option *o = c->groups[g]; o->name != NULL; o++) {
+            if (i-- == 0) {
+                return o;
+            }
+        }
+    }
+    return NULL;
+}
 
 static void bash(FILE *out) {
     fputs("# bash completion of caisson; made by: caisson completion bash\n"
@@ -35,7 +43,8 @@ static void bash(FILE *out) {
           out);
     for (const cli_command *const *c = cli_commands; *c != NULL; c++) {
         fprintf(out, "    %s)\n        case $prev in\n", (*c)->name);
-        EACH_OPTION(*c, o) {
+        for (size_t i_option = 0; option_at(*c, i_option) != NULL; i_option++) {
+            const cli_option *o = option_at(*c, i_option);
             if (o->kind != CLI_CHOICE) {
                 continue;
             }
@@ -50,7 +59,8 @@ static void bash(FILE *out) {
             fputs("' -- \"$cur\")); return ;;\n", out);
         }
         fputs("        esac\n        words='", out);
-        EACH_OPTION(*c, o) {
+        for (size_t i_option = 0; option_at(*c, i_option) != NULL; i_option++) {
+            const cli_option *o = option_at(*c, i_option);
             fprintf(out, "--%s ", o->name);
         }
         fputs("' ;;\n", out);
@@ -113,7 +123,8 @@ static void zsh(FILE *out) {
           out);
     for (const cli_command *const *c = cli_commands; *c != NULL; c++) {
         fprintf(out, "    %s)\n        _arguments", (*c)->name);
-        EACH_OPTION(*c, o) {
+        for (size_t i_option = 0; option_at(*c, i_option) != NULL; i_option++) {
+            const cli_option *o = option_at(*c, i_option);
             zsh_option(out, o, "--", o->name);
             if (o->short_name != NULL) {
                 zsh_option(out, o, "-", o->short_name);
@@ -133,7 +144,8 @@ static void fish(FILE *out) {
         fprintf(out, "complete -c caisson -n __fish_use_subcommand -f -a %s -d '", (*c)->name);
         put_quoted(out, (*c)->summary);
         fputs("'\n", out);
-        EACH_OPTION(*c, o) {
+        for (size_t i_option = 0; option_at(*c, i_option) != NULL; i_option++) {
+            const cli_option *o = option_at(*c, i_option);
             fprintf(out, "complete -c caisson -n '__fish_seen_subcommand_from %s' -l %s",
                     (*c)->name, o->name);
             if (o->short_name != NULL) {

@@ -22,9 +22,25 @@ static void put_line(const cli_args *args, cli_style style, const char *kind, co
     fputc('\n', stderr);
 }
 
+static bool has_option(const cli_args *args, const char *name) {
+    for (size_t i = 0; i < args->n_options; i++) {
+        if (strcmp(args->options[i]->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What a person can do about it; NULL = the message says it all. */
-static const char *advice(const caisson_error *err) {
+static const char *advice(const cli_args *args, const caisson_error *err) {
     switch (err->code) {
+    case CAISSON_E_TEMPLATE:
+        return has_option(args, "raw") ? "With --raw the prompt goes without the chat template."
+                                       : NULL;
+    case CAISSON_E_UNSUPPORTED:
+        return has_option(args, "threads") && !has_option(args, "output")
+                   ? "caisson info FILE shows what is in the file and why it does not run."
+                   : NULL;
     case CAISSON_E_HASH:
     case CAISSON_E_BOUNDS:
         return "The file is damaged or incomplete: copy or convert it again; caisson verify FILE "
@@ -46,8 +62,8 @@ int cli_fail(const cli_args *args, const caisson_error *err) {
     }
     char text[1200];
     put_line(args, CLI_RED, "error: ", caisson_error_format(err, text, sizeof(text)));
-    if (advice(err) != NULL) {
-        fprintf(stderr, "%s\n", advice(err));
+    if (advice(args, err) != NULL) {
+        fprintf(stderr, "%s\n", advice(args, err));
     }
     return CLI_FAILED;
 }
@@ -94,8 +110,9 @@ char *cli_shell_quote(const char *word) {
     *p++ = '\'';
     for (size_t i = 0; i < n; i++) {
         if (word[i] == '\'') {
-            memcpy(p, "'\\''", 4);
-            p += 4;
+            for (const char *q = "'\\''"; *q != '\0'; q++) {
+                *p++ = *q;
+            }
         } else {
             *p++ = word[i];
         }
@@ -115,23 +132,13 @@ char *cli_sibling(const char *source, caisson_kind kind) {
     }
     char *target = malloc(n + sizeof(".cmf"));
     if (target != NULL) {
-        memcpy(target, source, n);
-        memcpy(target + n, ".cmf", sizeof(".cmf"));
+        snprintf(target, n + sizeof(".cmf"), "%.*s.cmf", (int)n, source);
     }
     return target;
 }
 
 static int out_of_memory(const cli_args *args) {
     return cli_fail_text(args, "out of memory");
-}
-
-static bool has_option(const cli_args *args, const char *name) {
-    for (size_t i = 0; i < args->n_options; i++) {
-        if (strcmp(args->options[i]->name, name) == 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Prints the exact line that makes a .cmf of `source`. */
@@ -194,7 +201,7 @@ static void on_log(void *ctx, caisson_log_level level, const char *line) {
 }
 
 int cli_open_model(const cli_args *args, const char *path, cli_part part, caisson_model **ret) {
-    char *resolved;
+    char *resolved = NULL;
     int rc = resolve(args, path, &resolved);
     if (rc != CLI_OK) {
         return rc;
@@ -216,7 +223,7 @@ int cli_open_model(const cli_args *args, const char *path, cli_part part, caisso
 }
 
 int cli_open_file(const cli_args *args, const char *path, caisson_file **ret) {
-    char *resolved;
+    char *resolved = NULL;
     int rc = resolve(args, path, &resolved);
     if (rc != CLI_OK) {
         return rc;
@@ -344,7 +351,7 @@ int cli_read_text(const cli_args *args, const char *path, size_t max, char **ret
     if (!is_stdin) {
         fclose(f);
     }
-    if (rc != CLI_OK) {
+    if (rc != CLI_OK || buf == NULL) {
         free(buf);
         return rc;
     }

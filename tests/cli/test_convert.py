@@ -25,8 +25,9 @@ CONFIG = {
 }
 
 
-def make_hf(path, **config):
-    """A checkpoint directory: config.json, model.safetensors, tokenizer.json, the chat template."""
+def make_hf(path, template=None, **config):
+    """A checkpoint directory: config.json, model.safetensors, tokenizer.json, the chat template
+    (the tiny model's own, or the one given)."""
     os.makedirs(path)
     blob = tool.read(TINY)
     off = struct.unpack_from("<12Q", blob, 0x10)
@@ -37,7 +38,7 @@ def make_hf(path, **config):
         at += t["nbytes"]
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    template = json.loads(blob[off[0]:off[0] + off[1]])["tokenizer_config"]["chat_template"]
+    template = template or json.loads(blob[off[0]:off[0] + off[1]])["tokenizer_config"]["chat_template"]
     files = {
         "model.safetensors": struct.pack("<Q", len(text)) + text + data,
         "config.json": json.dumps(dict(CONFIG, **config)).encode(),
@@ -171,6 +172,43 @@ class Convert(tool.Case):
             self.assertFalse(os.path.exists(self.out))
             self.ok("convert", self.src, "-o", self.out)
         self.ok("verify", self.out)
+
+
+class Template(tool.Case):
+    def model(self, template):
+        src = make_hf(self.path("hf"), template=template)
+        out = self.path("m.cmf")
+        r = tool.run("convert", src, "-o", out)
+        return out, r
+
+    def test_a_construct_that_cannot_run_is_refused_with_its_line(self):
+        # U09: at open, never replaced by a look-alike; what needs no template still works.
+        out, r = self.model("{% for m in messages %}\n{% frobnicate m %}\n{% endfor %}")
+        if r.rc != OK:  # the converter may refuse it first, in the same words
+            self.assertIn("line 2", r.err)
+            return
+        for args in (["run", out, "x"], ["chat", out], ["render", out, "-"]):
+            r = self.fails(FAILED, *args, stdin=b"[]")
+            self.assertIn("frobnicate", r.err)
+            self.assertIn("line 2", r.err)
+            self.assertNotIn("ChatML", r.err)
+        self.ok("run", out, "x", "--raw", "-n", 2)
+        self.ok("tokenize", out, stdin=b"x")
+        self.ok("ppl", out, "-", stdin=b"Hello world, hello.")
+
+    def test_raise_exception_gives_the_templates_own_words(self):
+        # U11
+        out, r = self.model("{{ raise_exception('roles must alternate') }}")
+        self.assertEqual(r.rc, OK, r.err)
+        r = self.fails(FAILED, "run", out, "x")
+        self.assertIn("roles must alternate", r.err)
+
+    def test_undefined_variables_print_nothing(self):
+        # U10: neither "None" nor a crash.
+        out, r = self.model("{{ bos_token }}{{ tools }}|{{ messages[0].content }}")
+        self.assertEqual(r.rc, OK, r.err)
+        text = json.dumps([{"role": "user", "content": "hi"}]).encode()
+        self.assertEqual(self.ok("render", out, "-", stdin=text).out, "|hi")
 
 
 class Hint(tool.Case):
