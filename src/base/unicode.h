@@ -27,7 +27,8 @@ caisson_status csn_norm_finish(csn_norm_form form, csn_cps *c, caisson_error *er
 /* True where a grapheme cluster ends between a and b. *state: 0 at the start of text. */
 bool csn_grapheme_break(uint32_t a, uint32_t b, int32_t *state);
 
-/* General category, e.g. CSN_UC('L', 'u'); what is no code point is unassigned, CSN_UC('C', 'n'). */
+/* General category, e.g. CSN_UC('L', 'u'); what is no code point is unassigned, CSN_UC('C', 'n').
+ */
 #define CSN_UC(major, minor) ((unsigned)(major) << 8 | (unsigned)(minor))
 unsigned csn_unicode_category(uint32_t cp);
 static inline char csn_unicode_major(uint32_t cp) {

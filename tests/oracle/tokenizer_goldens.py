@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/tokenizer/: small trained tokenizers (<name>.json) and what the tokenizers
 package 0.23.3 makes of a list of texts (<name>.cases.json): [text, ids, decoded, decoded without
-special tokens], encoded with the post-processor; null = as the one before it. Usage: tokenizer_goldens.py tests/golden/tokenizer
+special tokens], encoded with the post-processor; null = as the one before it.
+Usage: tokenizer_goldens.py tests/golden/tokenizer [NAME...]
 """
 import json
 import os
@@ -14,10 +15,10 @@ import tokenizer_texts
 import tokenizer_trained
 
 
-def main(folder):
+def main(folder, *names):
     assert __version__ == "0.23.3", __version__
     os.makedirs(folder, exist_ok=True)
-    for path in tokenizer_trained.write_all(folder):
+    for path in tokenizer_trained.write_all(folder, names):
         tok = Tokenizer.from_file(path)
         added = [a["content"] for a in json.load(open(path))["added_tokens"]]
         added = [a for a in added if not a.startswith("<0x")]
@@ -34,4 +35,4 @@ def main(folder):
                                        for c in cases) + "\n]\n")
 
 
-main(sys.argv[1])
+main(*sys.argv[1:])

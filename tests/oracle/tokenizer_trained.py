@@ -3,6 +3,7 @@
 each part of our engine that real files do not reach."""
 import json
 import os
+import tempfile
 
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers,
                         processors, trainers)
@@ -140,6 +141,38 @@ def splits():
     return bpe(pre, normalizer=normalizers.NFKD())
 
 
+RULES = ["A\ta", "B\tb", "\ufb01\tfi", "\u337f\t\u682a\u5f0f\u4f1a\u793e", "e\u0301\t\u00e9", "\u00bd\t1/2",
+         "\u200b\t", "\u3000\t ", "\u304b\u3099\t\u304c", "\u1100\u1161\t\uac00", "\U0001f468\u200d\tman",
+         "ab\tX"]
+
+
+def charsmap(rules):
+    """The compiled rules of SentencePiece (package sentencepiece 0.2.3); None: its nmt_nfkc."""
+    import sentencepiece
+    from sentencepiece import sentencepiece_model_pb2 as pb
+    with tempfile.TemporaryDirectory() as tmp:
+        args = {"normalization_rule_name": "nmt_nfkc"}
+        if rules is not None:
+            tsv = os.path.join(tmp, "rules.tsv")
+            with open(tsv, "w") as f:
+                for rule in rules:
+                    f.write("\t".join(" ".join(f"{ord(c):X}" for c in side)
+                                      for side in rule.split("\t")) + "\n")
+            args = {"normalization_rule_tsv": tsv}
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(LATIN), model_prefix=os.path.join(tmp, "m"), vocab_size=300,
+            hard_vocab_limit=False, minloglevel=2, **args)
+        model = pb.ModelProto()
+        model.ParseFromString(open(os.path.join(tmp, "m.model"), "rb").read())
+    return model.normalizer_spec.precompiled_charsmap
+
+
+def precompiled(rules=RULES):
+    return unigram(pre_tokenizers.Metaspace(prepend_scheme="always"), normalizers.Sequence(
+        [normalizers.Precompiled(charsmap(rules)), normalizers.Replace(Regex(" {2,}"), " "),
+         normalizers.Strip(left=False, right=True)]))
+
+
 MAKERS = {
     "unigram-first": lambda: unigram(pre_tokenizers.Metaspace(prepend_scheme="first")),
     "unigram-fallback": lambda: unigram(pre_tokenizers.Metaspace(prepend_scheme="always", split=False),
@@ -155,12 +188,14 @@ MAKERS = {
     "subword-prefix": subword_prefix,
     "word-level": words,
     "splits": splits,
+    "precompiled": precompiled,
 }
 
 
-def write_all(folder):
+def write_all(folder, names=()):
     paths = []
-    for name, make in MAKERS.items():
+    for name in names or MAKERS:
+        make = MAKERS[name]
         path = os.path.join(folder, name + ".json")
         make().save(path, pretty=False)
         paths.append(path)

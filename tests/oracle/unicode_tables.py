@@ -189,7 +189,8 @@ def lower_runs():
 def main():
     print("/* SPDX-License-Identifier: Apache-2.0 */")
     print("/* Made by tests/oracle/unicode_tables.py from the answers of tokenizers 0.23.3; do not")
-    print(" * edit. clang-format off */")
+    print(" * edit. */")
+    print("/* clang-format off */")
     print('#include "text/tokenizer/unicode_tables.h"')
     table("csn_cp_numeric", ranges(isolated(pre_tokenizers.Digits(individual_digits=True))),
           "Digits: Rust's char::is_numeric (Nd, Nl, No)")

@@ -365,11 +365,18 @@ static caisson_status make_symbols(const csn_tok_model *m, csn_model_scratch *s,
     return CAISSON_OK;
 }
 
+static inline const csn_merge *may_merge(const csn_tok_model *m, const csn_model_scratch *s,
+                                         int32_t left, int32_t right) {
+    const csn_merge *e = find_merge(m, left, right);
+    return e != NULL && csn_tok_is_banned(s, (int32_t)e->id) ? NULL : e;
+}
+
 /* Merges n <= SHORT_PIECE symbols in place; returns how many are left. */
-static size_t merge_short(const csn_tok_model *m, csn_bpe_symbol *w, size_t n) {
+static size_t merge_short(const csn_tok_model *m, const csn_model_scratch *s, csn_bpe_symbol *w,
+                          size_t n) {
     const csn_merge *pair[SHORT_PIECE]; /* of symbols i and i + 1 */
     for (size_t i = 0; i + 1 < n; i++) {
-        pair[i] = find_merge(m, w[i].id, w[i + 1].id);
+        pair[i] = may_merge(m, s, w[i].id, w[i + 1].id);
     }
     while (n > 1) {
         size_t best = n;
@@ -390,10 +397,10 @@ static size_t merge_short(const csn_tok_model *m, csn_bpe_symbol *w, size_t n) {
         }
         n--;
         if (best > 0) {
-            pair[best - 1] = find_merge(m, w[best - 1].id, w[best].id);
+            pair[best - 1] = may_merge(m, s, w[best - 1].id, w[best].id);
         }
         if (best + 1 < n) {
-            pair[best] = find_merge(m, w[best].id, w[best + 1].id);
+            pair[best] = may_merge(m, s, w[best].id, w[best + 1].id);
         }
     }
     return n;
@@ -429,7 +436,7 @@ static void heap_down(csn_bpe_candidate *h, size_t n, size_t i) {
 }
 
 static void offer(const csn_tok_model *m, csn_model_scratch *s, size_t left, size_t right) {
-    const csn_merge *e = find_merge(m, s->symbol[left].id, s->symbol[right].id);
+    const csn_merge *e = may_merge(m, s, s->symbol[left].id, s->symbol[right].id);
     if (e != NULL) {
         s->heap[s->n_heap] = (csn_bpe_candidate){(uint64_t)e->rank << 32 | left, e->id};
         heap_up(s->heap, s->n_heap++);
@@ -460,7 +467,7 @@ static caisson_status merge_long(const csn_tok_model *m, csn_model_scratch *s, s
             continue;
         }
         size_t right = (size_t)w[pos].next;
-        const csn_merge *e = find_merge(m, w[pos].id, w[right].id);
+        const csn_merge *e = may_merge(m, s, w[pos].id, w[right].id);
         if (e == NULL || e->id != top.id) {
             continue; /* one of the two has changed since */
         }
@@ -483,7 +490,7 @@ static caisson_status encode_word(const csn_tok_model *m, csn_model_scratch *s, 
     symbols w = {0};
     CSN_TRY(make_symbols(m, s, word, &w, err));
     if (w.n <= SHORT_PIECE) {
-        w.n = merge_short(m, w.at, w.n);
+        w.n = merge_short(m, s, w.at, w.n);
     } else {
         CSN_TRY(merge_long(m, s, w.n, err));
     }
@@ -515,7 +522,7 @@ caisson_status csn_bpe_encode(const csn_tok_model *m, csn_model_scratch *s, csn_
                               csn_ids *out, caisson_error *err) {
     if (m->ignore_merges) {
         int32_t id = csn_vocab_find(&m->vocab, piece.ptr, piece.len);
-        if (id >= 0) {
+        if (id >= 0 && !csn_tok_is_banned(s, id)) {
             return csn_ids_push(out, id, err);
         }
     }

@@ -81,6 +81,7 @@ caisson_status csn_tok_model_encode(const csn_tok_model *m, csn_model_scratch *s
     case CSN_TOK_WORDLEVEL: break;
     }
     int32_t id = csn_vocab_find(&m->vocab, piece.ptr, piece.len);
+    id = csn_tok_is_banned(s, id) ? -1 : id;
     if (id < 0 && m->unk_id < 0) {
         return csn_tok_fail(err, CAISSON_E_PARSE, "model.unk_token",
                             "the unknown token is not in the vocabulary", piece);

@@ -18,6 +18,8 @@ typedef struct translator {
     caisson_error *err;
     unsigned depth;          /* open groups */
     uint8_t extra[MAX_NEST]; /* brackets that an isolated option opened in each group */
+    bool fold[MAX_NEST];     /* letters match without regard to case in each group */
+    uint32_t last;           /* the literal just read, 0 = something else */
     bool can_repeat;         /* something stands before that a quantifier can take */
     unsigned class_depth;
 } translator;
@@ -375,6 +377,23 @@ static caisson_status read_class(translator *t, csn_buf *out) {
 
 /* ---- outside classes ---- */
 
+static uint32_t lower(uint32_t cp) {
+    return cp >= 'A' && cp <= 'Z' ? cp + 32 : cp;
+}
+
+/* Oniguruma lets one character match several that it folds to (sharp s and "ss", the ligatures),
+ * which PCRE2 does not: where a pattern could run into that, it is refused. */
+static bool folds_to_several(uint32_t last, uint32_t cp) {
+    last = lower(last);
+    cp = lower(cp);
+    return (last == 's' && (cp == 's' || cp == 't')) ||
+           (last == 'f' && (cp == 'f' || cp == 'i' || cp == 'l')) || cp == 0xdf || cp == 0x130 ||
+           cp == 0x149 || cp == 0x17f || cp == 0x1f0 || cp == 0x2bc || cp == 0x2be ||
+           (cp >= 0x300 && cp <= 0x3ff) || (cp >= 0x530 && cp <= 0x58f) ||
+           (cp >= 0x1e96 && cp <= 0x1e9e) || (cp >= 0x1f00 && cp <= 0x1fff) ||
+           (cp >= 0xfb00 && cp <= 0xfb17);
+}
+
 /* \b and \B by Oniguruma's idea of a word. */
 static caisson_status put_border(translator *t, bool is_border) {
     csn_buf w = CSN_BUF_INIT(t->out->max);
@@ -434,6 +453,9 @@ static caisson_status read_options(translator *t) {
         flags[n++] = c == 'm' ? 's' : (char)c; /* (?m): the dot matches newlines */
     }
     flags[n] = '\0';
+    const char *off = strchr(flags, '-');
+    const char *i = strchr(flags, 'i');
+    bool fold = i == NULL ? t->fold[t->depth - 1] : off == NULL || i < off;
     int c = peek(t, 0);
     if (c != ':' && c != ')') {
         return refuse(t, "options of a pattern are too long");
@@ -442,15 +464,23 @@ static caisson_status read_options(translator *t) {
     CSN_TRY(csn_buf_printf(t->out, t->err, "(?%s:", flags));
     if (c == ':') {
         t->extra[t->depth] = 0;
+        t->fold[t->depth] = fold;
         return CAISSON_OK;
     }
     /* Without a colon: to the end of the group that it stands in, bars included. */
     t->depth--;
+    t->fold[t->depth] = fold;
     if (t->extra[t->depth] == UINT8_MAX) {
         return refuse(t, "too many options in a pattern");
     }
     t->extra[t->depth]++;
     return CAISSON_OK;
+}
+
+static void open_group(translator *t) {
+    t->depth++;
+    t->extra[t->depth] = 0;
+    t->fold[t->depth] = t->fold[t->depth - 1];
 }
 
 static caisson_status read_group(translator *t) {
@@ -463,14 +493,14 @@ static caisson_status read_group(translator *t) {
     }
     if (peek(t, 1) != '?') {
         t->at++;
-        t->extra[++t->depth] = 0;
+        open_group(t);
         return put(t, "(?:"); /* nothing refers back to a group */
     }
     static const char *const plain[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
     for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
         if (next_is(t, plain[i])) {
             t->at += strlen(plain[i]);
-            t->extra[++t->depth] = 0;
+            open_group(t);
             return put(t, plain[i]);
         }
     }
@@ -484,7 +514,7 @@ static caisson_status read_group(translator *t) {
         if (is_comment) {
             return CAISSON_OK;
         }
-        t->extra[++t->depth] = 0;
+        open_group(t);
         return put(t, "(?:");
     }
     t->at += 2;
@@ -566,6 +596,8 @@ static caisson_status read_quantifier(translator *t) {
 
 static caisson_status read_one(translator *t) {
     int c = peek(t, 0);
+    uint32_t last = t->last;
+    t->last = 0;
     switch (c) {
     case '\\': return read_escape(t);
     case '[': t->can_repeat = true; return read_class(t, t->out);
@@ -590,6 +622,10 @@ static caisson_status read_one(translator *t) {
     uint32_t cp;
     CSN_TRY(read_literal(t, &cp));
     t->can_repeat = true;
+    t->last = cp;
+    if (t->fold[t->depth] && folds_to_several(last, cp)) {
+        return refuse(t, "letters of a pattern that fold to several");
+    }
     if (cp < 0x80 &&
         !((cp >= '0' && cp <= '9') || (cp >= 'a' && cp <= 'z') || (cp >= 'A' && cp <= 'Z'))) {
         return put_cp(t, t->out, cp);

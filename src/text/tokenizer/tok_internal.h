@@ -138,7 +138,13 @@ typedef struct csn_model_scratch {
     csn_best_path *path;
     size_t cap_path;
     csn_buf text;
+    const uint8_t *banned; /* [n_vocab] 1 = an id that text may not spell; or NULL */
 } csn_model_scratch;
+
+/* True if the model may not make `id` of text: a control token that its vocabulary knows, too. */
+static inline bool csn_tok_is_banned(const csn_model_scratch *s, int32_t id) {
+    return s->banned != NULL && id >= 0 && s->banned[id] != 0;
+}
 void csn_model_scratch_done(csn_model_scratch *s);
 
 caisson_status csn_bpe_load(csn_tok_model *m, csn_arena *arena, const csn_jval *model,
@@ -414,6 +420,7 @@ struct csn_tokenizer {
     uint32_t n_vocab;
     uint32_t *added_of; /* [n_vocab] 1 + index into added.tokens, 0 = none */
     uint8_t *skip;      /* [n_vocab] 1 = left out when special tokens are skipped */
+    uint8_t *control;   /* [n_vocab] 1 = a special token of more than one character */
 };
 
 /* The text that decoders see: of an added token its matched form; false for a hole. */

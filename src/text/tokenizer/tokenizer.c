@@ -67,14 +67,22 @@ static caisson_status index_ids(csn_tokenizer *t, caisson_error *err) {
     for (size_t i = 0; i < t->added.n_tokens; i++) {
         t->added_of[t->added.tokens[i].id] = (uint32_t)i + 1;
     }
+    for (size_t i = 0; i < t->added.n_tokens; i++) {
+        const csn_added_token *a = &t->added.tokens[i];
+        uint32_t cp;
+        bool is_char = csn_utf8_decode(a->content, 0, &cp) == a->content.len; /* plain text, too */
+        if (a->special && !is_char) {
+            if (t->control == NULL) {
+                CSN_TRY(CSN_ARENA_NEW(&t->arena, (size_t)t->n_vocab + 1, &t->control, err));
+            }
+            t->control[a->id] = 1;
+        }
+    }
     /* Left out when decoding: a token whose decoded text is that of a special token. */
     for (size_t i = 0; i < t->added.n_tokens; i++) {
         const csn_added_token *a = &t->added.tokens[i];
         const csn_added_token *same = csn_added_by_text(&t->added, a->matched);
         t->skip[a->id] = same != NULL && same->special;
-        if (a->special && t->added_of[a->id] == 0) {
-            t->skip[a->id] = 1;
-        }
     }
     return CAISSON_OK;
 }
@@ -270,6 +278,9 @@ static caisson_status encode_whole(const csn_tokenizer *t, csn_str text, const u
     encoder e = {
         .t = t, .special_ok = (flags & CSN_ENC_PARSE_SPECIAL) != 0, .out = out, .err = err};
     e.model.text.max = CSN_TOK_MAX_TEXT;
+    /* Where text may not spell control tokens, the model may not make them either: vocabularies of
+     * Unigram, and of BPE with ignore_merges, can hold them as ordinary entries. */
+    e.model.banned = trust != NULL || !e.special_ok ? t->control : NULL;
     size_t from = out->n;
     bool around = (flags & CSN_ENC_SPECIAL_TOKENS) != 0;
     caisson_status status = CAISSON_OK;

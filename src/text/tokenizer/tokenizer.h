@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hugging Face tokenizer.json, run as it is written: added tokens, normaliser, pre-tokeniser,
- * model (BPE byte-level, BPE with byte fallback, Unigram, WordPiece is refused), post-processor
- * (BOS/EOS only through TemplateProcessing), decoder. A construct that we do not run is refused at
- * load, by name; nothing is approximated.
+ * model (BPE byte-level, BPE with byte fallback, Unigram, WordLevel; WordPiece is refused),
+ * post-processor (what it puts around a text), decoder. A construct that we do not run is refused
+ * at load, by name; nothing is approximated. `truncation` and `padding` are left to the caller, as
+ * transformers does. docs/tokenizer.md lists what runs and what is refused.
  *
  * Immutable after load; any number of threads may encode and decode at once.
  */
@@ -29,8 +30,9 @@ void csn_tokenizer_free(csn_tokenizer *t);
 enum {
     CSN_ENC_SPECIAL_TOKENS = 1, /* run the post-processor: adds BOS/EOS as the file says */
     CSN_ENC_PARSE_SPECIAL = 2,  /* text that spells a *special* added token becomes that token;
-                                   without it such text is tokenised as plain text. Added tokens
-                                   that are not special always match. */
+                                   without it such text is tokenised as plain text, also where the
+                                   model's own vocabulary holds the token (of more than one
+                                   character). Added tokens that are not special always match. */
 };
 
 /* Appends the ids of `text` (invalid UTF-8 is replaced by U+FFFD first, as Python's
@@ -42,18 +44,21 @@ caisson_status csn_tokenizer_encode(const csn_tokenizer *t, csn_str text, unsign
 /* A text made of spans, each from the template (may form control tokens) or from a message (may
  * not): the rendering of a chat. Exactly one BOS: the post-processor's BOS is added only with
  * CSN_ENC_SPECIAL_TOKENS and when the text does not begin with it already. `trusted` has one byte a
- * byte of text, 1 = template. A control token needs all of its bytes trusted. */
+ * byte of text, 1 = template. A control token needs all of its bytes trusted, PARSE_SPECIAL or not;
+ * text that is not UTF-8 is CAISSON_E_ARG. */
 caisson_status csn_tokenizer_encode_marked(const csn_tokenizer *t, csn_str text,
                                            const uint8_t *trusted, unsigned flags, csn_ids *out,
                                            caisson_error *err);
 
 /* Same text as tokenizers.Tokenizer.decode(ids, skip_special_tokens=skip_special). Ids outside the
- * vocabulary are CAISSON_E_ARG. */
+ * vocabulary are CAISSON_E_ARG; a hole in it gives no text. */
 caisson_status csn_tokenizer_decode(const csn_tokenizer *t, const int32_t *ids, size_t n,
                                     bool skip_special, csn_buf *out, caisson_error *err);
 
 /* Streaming: feed ids one by one; what comes out, concatenated, is csn_tokenizer_decode of all of
- * them, and never ends inside a code point. flush gives what is held back. */
+ * them, and never ends inside a code point. flush gives what is held back and starts anew. An id
+ * above the vocabulary (a padding row of the model's output) gives no text, a negative one is
+ * CAISSON_E_ARG. */
 typedef struct csn_detok csn_detok;
 caisson_status csn_detok_new(const csn_tokenizer *t, bool skip_special, csn_detok **ret,
                              caisson_error *err);

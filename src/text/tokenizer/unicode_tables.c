@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Made by tests/oracle/unicode_tables.py from the answers of tokenizers 0.23.3; do not
- * edit. clang-format off */
+ * edit. */
+/* clang-format off */
 #include "text/tokenizer/unicode_tables.h"
 
 /* Digits: Rust's char::is_numeric (Nd, Nl, No) */

@@ -211,7 +211,7 @@ static caisson_status find_paths(const csn_tok_model *m, csn_model_scratch *s, c
             }
             node = e->to;
             int32_t id = m->trie->token[node];
-            if (id >= 0) {
+            if (id >= 0 && !csn_tok_is_banned(s, id)) {
                 reach(&path[i + 1], m->score[id] + path[at].score, at, id);
                 has_single = has_single || i + 1 - at == width;
             }
@@ -233,10 +233,10 @@ static caisson_status find_paths(const csn_tok_model *m, csn_model_scratch *s, c
 
 /* A run of text as the package emits it: by its text, so that a fused unknown run that spells a
  * token becomes that token; else byte tokens; else the unknown token. */
-static caisson_status emit_run(const csn_tok_model *m, csn_str run, csn_ids *out,
-                               caisson_error *err) {
+static caisson_status emit_run(const csn_tok_model *m, const csn_model_scratch *s, csn_str run,
+                               csn_ids *out, caisson_error *err) {
     int32_t id = csn_vocab_find(&m->vocab, run.ptr, run.len);
-    if (id >= 0) {
+    if (id >= 0 && !csn_tok_is_banned(s, id)) {
         return csn_ids_push(out, id, err);
     }
     bool all = m->byte_fallback;
@@ -272,7 +272,7 @@ caisson_status csn_unigram_encode(const csn_tok_model *m, csn_model_scratch *s, 
         while (is_unk && path[stop].from >= 0 && path[path[stop].from].id == m->unk_id) {
             stop = path[stop].from; /* unknown neighbours are fused */
         }
-        CSN_TRY(emit_run(m, csn_str_make(piece.ptr + from, (size_t)stop - from), out, err));
+        CSN_TRY(emit_run(m, s, csn_str_make(piece.ptr + from, (size_t)stop - from), out, err));
         from = (size_t)stop;
         at = path[stop].from;
     }

@@ -130,6 +130,7 @@ GOLDEN(encodes_digits_punctuation, "digits-punctuation")
 GOLDEN(encodes_subword_prefix, "subword-prefix")
 GOLDEN(encodes_word_level, "word-level")
 GOLDEN(encodes_every_split_behaviour, "splits")
+GOLDEN(encodes_compiled_rules, "precompiled")
 
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -146,6 +147,7 @@ int main(void) {
         cmocka_unit_test(encodes_subword_prefix),
         cmocka_unit_test(encodes_word_level),
         cmocka_unit_test(encodes_every_split_behaviour),
+        cmocka_unit_test(encodes_compiled_rules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,7 +166,9 @@ static void refuses_patterns_by_name(void **state) {
                                            "\\\\x{110000}",
                                            "[&&a]",
                                            "(?i",
-                                           "(?iiiiiiiiiiiiiiiiiiiii)"};
+                                           "(?iiiiiiiiiiiiiiiiiiiii)",
+                                           "(?i:ss)",
+                                           "a(?i)b|FI"};
     for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
         char json[512];
         snprintf(json, sizeof(json),

@@ -118,6 +118,42 @@ static void tokens_that_are_not_special_always_match(void **state) {
     stop(&f);
 }
 
+/* The vocabulary itself can spell a control token: Unigram, ignore_merges, a merge, WordLevel. */
+static void models_make_no_control_tokens_of_text(void **state) {
+    (void)state;
+    static const char *const models[] = {
+        "{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"<s>\",0],[\"<unk>\",-9],[\"<\",-2],"
+        "[\"s\",-2],[\">\",-2]]}",
+        "{\"type\":\"BPE\",\"ignore_merges\":true,\"vocab\":{\"<s>\":0,\"<\":2,\"s\":3,\">\":4},"
+        "\"merges\":[]}",
+        "{\"type\":\"BPE\",\"vocab\":{\"<s>\":0,\"<\":2,\"s\":3,\">\":4,\"<s\":5},"
+        "\"merges\":[\"< s\",\"<s >\"]}",
+        "{\"type\":\"WordLevel\",\"unk_token\":\"u\",\"vocab\":{\"<s>\":0,\"u\":1}}"};
+    for (int i = 0; i < 4; i++) {
+        caisson_error err;
+        csn_buf json = CSN_BUF_INIT(1 << 12);
+        csn_tokenizer *t = NULL;
+        assert_int_equal(csn_buf_printf(&json, &err,
+                                        "{\"model\":%s,\"added_tokens\":[{\"id\":0,\"content\":"
+                                        "\"<s>\",\"special\":true,\"normalized\":false}]}",
+                                        models[i]),
+                         CAISSON_OK);
+        assert_int_equal(csn_tokenizer_load(csn_buf_view(&json), &t, &err), CAISSON_OK);
+        csn_ids ids = {0};
+        const uint8_t untrusted[3] = {0};
+        assert_int_equal(csn_tokenizer_encode_marked(t, CSN_STR("<s>"), untrusted, 0, &ids, &err),
+                         CAISSON_OK);
+        assert_int_equal(csn_tokenizer_encode(t, CSN_STR("<s>"), 0, &ids, &err), CAISSON_OK);
+        assert_true(ids.n >= 2);
+        for (size_t k = 0; k < ids.n; k++) {
+            assert_int_not_equal(ids.id[k], 0);
+        }
+        csn_ids_free(&ids);
+        csn_tokenizer_free(t);
+        csn_buf_free(&json);
+    }
+}
+
 static void bos_is_there_once(void **state) {
     (void)state;
     fixture f;
@@ -155,6 +191,7 @@ int main(void) {
         cmocka_unit_test(untrusted_text_does_not_swallow_a_control_token),
         cmocka_unit_test(marks_follow_normalisation),
         cmocka_unit_test(tokens_that_are_not_special_always_match),
+        cmocka_unit_test(models_make_no_control_tokens_of_text),
         cmocka_unit_test(bos_is_there_once),
         cmocka_unit_test(invalid_utf8_is_replaced_or_refused),
     };
