@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a source says beside its weights: eos ids, special tokens, chat templates, shards, FP8
+ * blocks, a language model inside a larger one. */
+#include "../test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "convert/convert.h"
+#include "convert/source.h"
+#include "format/cmf/cmf.h"
+#include "support/gguf_bytes.h"
+#include "support/memory_fs.h"
+
+static void load(memory_fs *fs, const char *golden, const char *to) {
+    char from[512];
+    csn_buf b;
+    caisson_error err;
+    snprintf(from, sizeof(from), "%s/tests/golden/%s", CSN_SOURCE_DIR, golden);
+    ASSERT_OK(csn_fs_read_all(csn_fs_os(), from, 1 << 24, &b, &err), &err);
+    memory_fs_put(fs, to, b.ptr, b.len);
+    csn_buf_free(&b);
+}
+
+static void load_model(memory_fs *fs, const char *name) {
+    static const char *const files[] = {"config.json", "model.safetensors", "tokenizer.json"};
+    memory_fs_init(fs);
+    for (int i = 0; i < 3; i++) {
+        char from[128], to[64];
+        snprintf(from, sizeof(from), "families/%s/%s", name, files[i]);
+        snprintf(to, sizeof(to), "d/%s", files[i]);
+        load(fs, from, to);
+    }
+}
+
+static void put(memory_fs *fs, const char *path, const char *text) {
+    memory_fs_put(fs, path, text, strlen(text));
+}
+
+static csn_source *open_source(memory_fs *fs, const char *path) {
+    csn_source *s;
+    caisson_error err;
+    ASSERT_OK(csn_source_open(&fs->base, path, NULL, &s, &err), &err);
+    return s;
+}
+
+static void close_source(memory_fs *fs, csn_source *s) {
+    csn_source_close(s);
+    assert_int_equal(fs->n_open, 0);
+    memory_fs_done(fs);
+}
+
+static void assert_eos(const csn_source *s, const int32_t *want, uint32_t n) {
+    assert_int_equal(s->n_eos, n);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(s->eos_token_ids[i], want[i]);
+    }
+}
+
+static void all_eos_ids_of_generation_config_count(void **state) {
+    (void)state;
+    memory_fs fs;
+    load_model(&fs, "llama");
+    put(&fs, "d/generation_config.json", "{\"eos_token_id\": [7, 9, 7], \"temperature\": 0.6}");
+    csn_source *s = open_source(&fs, "d");
+    assert_eos(s, (const int32_t[]){7, 9}, 2);
+    close_source(&fs, s);
+}
+
+static void config_gives_eos_when_nothing_else_does(void **state) {
+    (void)state;
+    memory_fs fs;
+    load_model(&fs, "llama");
+    put(&fs, "d/generation_config.json", "{\"eos_token_id\": null}");
+    csn_source *s = open_source(&fs, "d");
+    assert_eos(s, (const int32_t[]){2}, 1);
+    assert_int_equal(s->bos_token_id, 1);
+    assert_int_equal(s->pad_token_id, 0);
+    close_source(&fs, s);
+}
+
+static void the_tokenizers_eos_token_counts_too(void **state) {
+    (void)state;
+    memory_fs fs;
+    load_model(&fs, "llama");
+    put(&fs, "d/generation_config.json", "{\"eos_token_id\": 7}");
+    put(&fs, "d/tokenizer_config.json",
+        "{\"eos_token\": {\"content\": \"</s>\", \"lstrip\": false}, \"pad_token\": \"<pad>\"}");
+    csn_source *s = open_source(&fs, "d");
+    assert_eos(s, (const int32_t[]){7, 2}, 2);
+    close_source(&fs, s);
+}
+
+static void the_jinja_file_wins_unless_it_is_blank(void **state) {
+    (void)state;
+    static const char *const configs[] = {
+        "{\"chat_template\": \"from config\"}",
+        "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"no\"}, "
+        "{\"name\": \"default\", \"template\": \"from config\"}]}",
+    };
+    for (int i = 0; i < 4; i++) {
+        memory_fs fs;
+        load_model(&fs, "llama");
+        put(&fs, "d/tokenizer_config.json", configs[i % 2]);
+        put(&fs, "d/chat_template.jinja", i < 2 ? "{{ 'file' }}\n" : " \n\t\r\n");
+        csn_source *s = open_source(&fs, "d");
+        if (i < 2) {
+            ASSERT_STR(s->chat_template, "{{ 'file' }}\n");
+        } else {
+            ASSERT_STR(s->chat_template, "from config");
+        }
+        close_source(&fs, s);
+    }
+}
+
+static void a_directory_without_tokenizer_converts(void **state) {
+    (void)state;
+    memory_fs fs;
+    load_model(&fs, "llama");
+    memory_fs_drop(memory_fs_find(&fs, "d/tokenizer.json"));
+    csn_source *s = open_source(&fs, "d");
+    assert_int_equal(s->tokenizer.len, 0);
+    close_source(&fs, s);
+}
+
+static void bad_json_names_its_file(void **state) {
+    (void)state;
+    static const char *const files[] = {"generation_config.json", "tokenizer_config.json"};
+    for (int i = 0; i < 2; i++) {
+        memory_fs fs;
+        csn_source *s;
+        caisson_error err = {0};
+        char path[64];
+        load_model(&fs, "llama");
+        snprintf(path, sizeof(path), "d/%s", files[i]);
+        put(&fs, path, "{\"eos_token_id\": ");
+        ASSERT_STATUS(csn_source_open(&fs.base, "d", NULL, &s, &err), CAISSON_E_PARSE);
+        assert_string_equal(err.file, files[i]);
+        assert_int_equal(fs.n_open, 0);
+        memory_fs_done(&fs);
+    }
+}
+
+/* ---- shards ---- */
+
+/* Cuts d/model.safetensors into two shards that share its payload, by an index. */
+static void make_index(memory_fs *fs, const char *extra) {
+    caisson_error err;
+    csn_safetensors *s;
+    csn_buf b = CSN_BUF_INIT(1 << 20);
+    ASSERT_OK(csn_safetensors_open_dir(&fs->base, "d", &s, &err), &err);
+    csn_jw w = csn_jw_begin(&b, &err);
+    csn_jw_object(&w);
+    csn_jw_key(&w, CSN_STR("weight_map"));
+    csn_jw_object(&w);
+    for (uint32_t i = 0; i < s->dir.n; i++) {
+        csn_jw_key(&w, s->dir.tensors[i].name);
+        csn_jw_str(&w, CSN_STR("part.safetensors"));
+    }
+    if (extra != NULL) {
+        csn_jw_key(&w, csn_str_from(extra));
+        csn_jw_str(&w, CSN_STR("part.safetensors"));
+    }
+    csn_jw_object_end(&w);
+    csn_jw_object_end(&w);
+    ASSERT_OK(csn_jw_end(&w), &err);
+    csn_safetensors_close(s);
+    memory_fs_put(fs, "d/model.safetensors.index.json", b.ptr, b.len);
+    memory_fs_node *node = memory_fs_find(fs, "d/model.safetensors");
+    memory_fs_put(fs, "d/part.safetensors", node->bytes, node->len);
+    put(fs, "d/model.safetensors", "not even read");
+    csn_buf_free(&b);
+}
+
+static void the_index_wins_over_a_stray_file(void **state) {
+    (void)state;
+    memory_fs fs;
+    caisson_error err;
+    csn_convert_options o = {.n_threads = 1};
+    load_model(&fs, "llama");
+    make_index(&fs, NULL);
+    ASSERT_OK(csn_convert(&fs.base, "d", "out.cmf", &o, &err), &err);
+    memory_fs_done(&fs);
+}
+
+static void a_listed_tensor_that_is_missing_writes_nothing(void **state) {
+    (void)state;
+    memory_fs fs;
+    caisson_error err = {0};
+    csn_convert_options o = {.n_threads = 1};
+    load_model(&fs, "llama");
+    make_index(&fs, "model.layers.7.mlp.up_proj.weight");
+    ASSERT_STATUS(csn_convert(&fs.base, "d", "out.cmf", &o, &err), CAISSON_E_MISSING);
+    assert_string_equal(err.tensor, "model.layers.7.mlp.up_proj.weight");
+    assert_null(memory_fs_find(&fs, "out.cmf"));
+    assert_null(memory_fs_find(&fs, "out.cmf.part"));
+    memory_fs_done(&fs);
+}
+
+/* ---- FP8 ---- */
+
+static float value_at(const csn_cmf *c, const char *tensor, uint64_t row, uint64_t col) {
+    caisson_error err;
+    float v;
+    const csn_tensor *t = csn_directory_find(&c->dir, csn_str_from(tensor));
+    assert_non_null(t);
+    uint64_t at = row * t->shape.dim[1] + col;
+    ASSERT_OK(csn_file_read_at(c->file, t->offset + at * 4, &v, 4, &err), &err);
+    return v;
+}
+
+static void fp8_blocks_are_scaled(void **state) {
+    (void)state;
+    memory_fs fs;
+    caisson_error err;
+    csn_cmf *c;
+    csn_json *doc;
+    csn_convert_options o = {.quant = csn_dtype_by_name(CSN_STR("f32")), .n_threads = 1};
+    memory_fs_init(&fs);
+    load(&fs, "convert/f8/config.json", "d/config.json");
+    load(&fs, "convert/f8/model.safetensors", "d/model.safetensors");
+    load(&fs, "convert/f8/expected.json", "expected.json");
+    ASSERT_OK(csn_convert(&fs.base, "d", "out.cmf", &o, &err), &err);
+    ASSERT_OK(csn_cmf_open(&fs.base, "out.cmf", &c, &err), &err);
+    memory_fs_node *node = memory_fs_find(&fs, "expected.json");
+    ASSERT_OK(csn_json_parse(csn_str_make((char *)node->bytes, node->len), 0, &doc, &err), &err);
+    size_t n = 0;
+    for (csn_jiter t = csn_jval_iter(csn_json_root(doc)); csn_jiter_next(&t);) {
+        char name[128];
+        snprintf(name, sizeof(name), "%.*s", CSN_STR_ARGS(t.key));
+        for (csn_jiter it = csn_jval_iter(t.value); csn_jiter_next(&it); n++) {
+            double v[3] = {0};
+            for (csn_jiter k = csn_jval_iter(it.value); csn_jiter_next(&k);) {
+                assert_true(csn_jval_f64(k.value, &v[k.index]));
+            }
+            assert_true(value_at(c, name, (uint64_t)v[0], (uint64_t)v[1]) == (float)v[2]);
+        }
+    }
+    assert_true(n > 150);
+    csn_json_free(doc);
+    csn_cmf_close(c);
+    memory_fs_done(&fs);
+}
+
+/* U30: a scheme that we do not read is told by its name. */
+static void other_quantised_checkpoints_are_refused_by_scheme(void **state) {
+    (void)state;
+    static const char *const schemes[] = {
+        "{\"quant_method\":\"gptq\",\"bits\":4}",
+        "{\"quant_method\":\"awq\"}",
+        "{\"quant_method\":\"fp8\",\"weight_block_size\":[64,128]}",
+        "{\"quant_method\":\"fp8\"}",
+    };
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+        memory_fs fs;
+        csn_source *s;
+        caisson_error err = {0};
+        csn_buf b = CSN_BUF_INIT(1 << 16);
+        load_model(&fs, "llama");
+        memory_fs_node *node = memory_fs_find(&fs, "d/config.json");
+        ASSERT_OK(csn_buf_printf(&b, &err, "{\"quantization_config\":%s,%.*s", schemes[i],
+                                 (int)node->len - 1, (char *)node->bytes + 1),
+                  &err);
+        memory_fs_put(&fs, "d/config.json", b.ptr, b.len);
+        csn_buf_free(&b);
+        ASSERT_STATUS(csn_source_open(&fs.base, "d", NULL, &s, &err), CAISSON_E_UNSUPPORTED);
+        assert_string_equal(err.tensor, "quantization_config");
+        assert_non_null(strstr(err.want, "fp8 e4m3"));
+        memory_fs_done(&fs);
+    }
+}
+
+/* ---- a language model inside a larger one ---- */
+
+static void the_text_model_of_a_larger_one_is_taken(void **state) {
+    (void)state;
+    memory_fs fs;
+    csn_buf b = CSN_BUF_INIT(1 << 16);
+    caisson_error err;
+    load_model(&fs, "gemma3");
+    memory_fs_node *node = memory_fs_find(&fs, "d/config.json");
+    ASSERT_OK(csn_buf_printf(&b, &err,
+                             "{\"model_type\":\"gemma3\",\"vision_config\":{\"x\":1},"
+                             "\"image_token_index\":5,\"text_config\":%.*s}",
+                             (int)node->len, (char *)node->bytes),
+              &err);
+    memory_fs_put(&fs, "d/config.json", b.ptr, b.len);
+    csn_buf_free(&b);
+    csn_source *s = open_source(&fs, "d");
+    ASSERT_STR(s->arch.arch_name, "gemma3_text");
+    assert_int_equal(s->arch.n_layers, 3);
+    close_source(&fs, s);
+}
+
+/* ---- GGUF ---- */
+
+static void gguf_names_every_end_of_turn(void **state) {
+    (void)state;
+    static const char *const tokens[] = {"<s>",        "</s>", "<|im_end|>",
+                                         "<|eot_id|>", "hi",   "<end_of_turn>"};
+    static const uint32_t types[] = {3, 3, 3, 3, 1, 1}; /* the last one is ordinary text */
+    memory_fs fs;
+    csn_buf b = CSN_BUF_INIT(1 << 16);
+    gb_head(&b, 3, 0, 17);
+    gb_text(&b, "general.architecture", "llama");
+    gb_text(&b, "general.name", "Tiny");
+    gb_u32(&b, "llama.embedding_length", 32);
+    gb_u32(&b, "llama.feed_forward_length", 64);
+    gb_u32(&b, "llama.block_count", 1);
+    gb_u32(&b, "llama.attention.head_count", 2);
+    gb_u32(&b, "llama.context_length", 64);
+    gb_f32(&b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    gb_text(&b, "tokenizer.ggml.model", "gpt2");
+    gb_text(&b, "tokenizer.ggml.pre", "gpt-2");
+    gb_array(&b, "tokenizer.ggml.tokens", CSN_GGUF_STRING, 6);
+    for (int i = 0; i < 6; i++) {
+        gb_str(&b, tokens[i]);
+    }
+    gb_array(&b, "tokenizer.ggml.token_type", CSN_GGUF_I32, 6);
+    for (int i = 0; i < 6; i++) {
+        gb_int(&b, types[i], 4);
+    }
+    gb_array(&b, "tokenizer.ggml.merges", CSN_GGUF_STRING, 0);
+    gb_u32(&b, "tokenizer.ggml.bos_token_id", 0);
+    gb_u32(&b, "tokenizer.ggml.eos_token_id", 1);
+    gb_u32(&b, "tokenizer.ggml.eot_token_id", 3);
+    gb_text(&b, "tokenizer.chat_template", "{{ bos_token }}");
+    memory_fs_init(&fs);
+    memory_fs_put(&fs, "m.gguf", b.ptr, b.len);
+    csn_buf_free(&b);
+    csn_source *s = open_source(&fs, "m.gguf");
+    assert_eos(s, (const int32_t[]){1, 3, 2}, 3);
+    assert_int_equal(s->bos_token_id, 0);
+    assert_int_equal(s->pad_token_id, -1);
+    assert_true(s->arch.rms_norm_eps == 1e-5); /* the number that the f32 stands for */
+    ASSERT_STR(s->chat_template, "{{ bos_token }}");
+    ASSERT_STR(s->name, "Tiny");
+    close_source(&fs, s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_eos_ids_of_generation_config_count),
+        cmocka_unit_test(config_gives_eos_when_nothing_else_does),
+        cmocka_unit_test(the_tokenizers_eos_token_counts_too),
+        cmocka_unit_test(the_jinja_file_wins_unless_it_is_blank),
+        cmocka_unit_test(a_directory_without_tokenizer_converts),
+        cmocka_unit_test(bad_json_names_its_file),
+        cmocka_unit_test(the_index_wins_over_a_stray_file),
+        cmocka_unit_test(a_listed_tensor_that_is_missing_writes_nothing),
+        cmocka_unit_test(fp8_blocks_are_scaled),
+        cmocka_unit_test(other_quantised_checkpoints_are_refused_by_scheme),
+        cmocka_unit_test(the_text_model_of_a_larger_one_is_taken),
+        cmocka_unit_test(gguf_names_every_end_of_turn),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
