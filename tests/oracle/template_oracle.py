@@ -36,8 +36,8 @@ class Probe:
     def __init__(self, program):
         self.pipe = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def render(self, template, variables):
-        line = json.dumps({"template": template, "vars": variables}, ensure_ascii=True)
+    def render(self, template, variables, trusted=None):
+        line = json.dumps({"template": template, "vars": variables, "trusted": trusted or {}})
         self.pipe.stdin.write(line.encode() + b"\n")
         self.pipe.stdin.flush()
         return json.loads(self.pipe.stdout.readline())

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Renders templates for tests/oracle/template_real.py and template_cases.py: reads one JSON
- * document a line on standard input, {"template": text, "vars": object}, and answers each with one
- * line,
+ * document a line on standard input, {"template": text, "vars": object, "trusted": object of
+ * texts}, and answers each with one line,
  * {"text": ..., "marks": "0110..."} or {"error": sentence, "where": ..., "code": ...}. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/json.h"
 #include "text/template/template.h"
+
+enum { MAX_TRUSTED = 16 };
 
 static void answer(const csn_buf *line) {
     fwrite(line->ptr, 1, line->len, stdout);
@@ -28,7 +30,16 @@ static void render(csn_str text) {
         s = csn_template_compile(source, &t, &err);
     }
     if (s == CAISSON_OK) {
+        csn_str trusted[MAX_TRUSTED][2];
+        size_t n = 0;
+        csn_jiter it = csn_jval_iter(csn_jval_get(csn_json_root(doc), "trusted"));
+        while (csn_jiter_next(&it) && n < MAX_TRUSTED) {
+            trusted[n][0] = it.key;
+            n += csn_jval_str(it.value, &trusted[n][1]);
+        }
         csn_template_input in = {.vars = csn_jval_get(csn_json_root(doc), "vars"),
+                                 .trusted_vars = (const csn_str(*)[2])trusted,
+                                 .n_trusted_vars = n,
                                  .now_unix = 1785931200}; /* 2026-08-05 12:00:00 UTC */
         s = csn_template_render(t, &in, &out, &err);
     }

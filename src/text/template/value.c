@@ -93,6 +93,9 @@ caisson_status csn_tv_finish(trun *r, const tlist *l, tkind kind, bool is_tainte
     tseq *q;
     CSN_TRY(TR_NEW(r, 1, &q));
     *q = (tseq){.items = l->items, .n = l->n, .is_tainted = is_tainted};
+    if (q->items == NULL) { /* never NULL, so that arithmetic on it is defined */
+        CSN_TRY(TR_NEW(r, 0, &q->items));
+    }
     *ret = (tval){.kind = (uint8_t)kind, .u.q = q};
     return CAISSON_OK;
 }
@@ -494,9 +497,8 @@ caisson_status csn_tv_items(trun *r, tval v, tval **ret_items, size_t *ret_n) {
     tval *items;
     switch ((tkind)v.kind) {
     case V_UNDEF:
-        *ret_items = NULL;
         *ret_n = 0;
-        return CAISSON_OK;
+        return TR_NEW(r, 0, ret_items);
     case V_STR: return characters(r, v.u.s, ret_items, ret_n);
     case V_LIST:
     case V_TUPLE:
