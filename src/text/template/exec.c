@@ -32,12 +32,18 @@ static caisson_status macro_value(trun *r, const tnode *n, tval *ret) {
     return CAISSON_OK;
 }
 
+/* What a filter block or a call block writes must be text: jinja2 joins it as it is. */
+static caisson_status put_text(trun *r, tval v) {
+    return v.kind == V_STR ? csn_tb_put_str(r, r->out, v.u.s)
+                           : csn_tr_fail(r, "expected str instance, %s found", csn_tv_type_name(v));
+}
+
 static caisson_status do_call_block(trun *r, const tnode *n) {
     tval caller;
     tval v;
     CSN_TRY(macro_value(r, n, &caller));
     CSN_TRY(csn_tx_call_with_caller(r, n->a, caller, &v));
-    return csn_tv_put(r, r->out, v);
+    return put_text(r, v);
 }
 
 /* The text of a body in a scope of its own, through a chain of filters (may be NULL). */
@@ -98,7 +104,7 @@ static caisson_status exec(trun *r, const tnode *n) {
     case N_CALL_BLOCK: return do_call_block(r, n);
     case N_FILTER_BLOCK:
         CSN_TRY(filtered_block(r, &n->bodies[0], n->a, &v));
-        return r->flow == FLOW_NEXT ? csn_tv_put(r, r->out, v) : CAISSON_OK;
+        return r->flow == FLOW_NEXT ? put_text(r, v) : CAISSON_OK;
     case N_WITH: return do_with(r, n);
     case N_SET: CSN_TRY(csn_tx_eval(r, n->b, &v)); return csn_tx_assign(r, n->a, v);
     case N_SET_BLOCK:

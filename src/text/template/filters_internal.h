@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between filters.c (text, numbers, the table) and seqfilters.c (sequences). */
+/* Between filters.c (text, the table), numfilters.c and seqfilters.c. */
 #ifndef CSN_TEXT_TEMPLATE_FILTERS_INTERNAL_H
 #define CSN_TEXT_TEMPLATE_FILTERS_INTERNAL_H
 
@@ -9,6 +9,12 @@ enum { CSN_OP_NEGATE = TOK_SUB, CSN_OP_PLUS = TOK_ADD };
 
 caisson_status csn_filter_int_arg(trun *r, tval v, int64_t deflt, int64_t *ret);
 caisson_status csn_filter_bool_arg(trun *r, tval v, bool *ret);
+
+caisson_status csn_f_abs(trun *r, const tcall *c, tval *ret);
+caisson_status csn_f_filesizeformat(trun *r, const tcall *c, tval *ret);
+caisson_status csn_f_float(trun *r, const tcall *c, tval *ret);
+caisson_status csn_f_int(trun *r, const tcall *c, tval *ret);
+caisson_status csn_f_round(trun *r, const tcall *c, tval *ret);
 
 caisson_status csn_f_batch(trun *r, const tcall *c, tval *ret);
 caisson_status csn_f_dictsort(trun *r, const tcall *c, tval *ret);

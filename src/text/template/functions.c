@@ -50,6 +50,9 @@ static caisson_status make_dict(trun *r, const tcall *c, tval *ret) {
     if (a->n_pos > 1) {
         return csn_tr_fail(r, "dict expected at most 1 argument, got %zu", a->n_pos);
     }
+    if (a->n_pos == 1 && a->pos[0].kind == V_UNDEF) {
+        return csn_tv_undef_fail(r, a->pos[0]);
+    }
     if (a->n_pos == 1 && a->pos[0].kind == V_DICT) {
         const tdict *from = a->pos[0].u.d;
         d->is_tainted = from->is_tainted;

@@ -5,10 +5,6 @@
 
 #include "caisson/limits.h"
 
-static caisson_status generator(trun *r, const tlist *l, bool is_tainted, tval *ret) {
-    return csn_tv_finish(r, l, V_ITER, is_tainted, ret);
-}
-
 /* Strings in lower case unless case matters: what sort, unique, min, max and groupby compare. */
 static caisson_status fold(trun *r, tval v, bool is_sensitive, tval *ret) {
     *ret = v;
@@ -24,10 +20,8 @@ caisson_status csn_f_first(trun *r, const tcall *c, tval *ret) {
             *ret = q->items[q->pos++];
             return CAISSON_OK;
         }
-        n = 0;
-    } else {
-        CSN_TRY(csn_tv_items(r, c->self, &items, &n));
     }
+    CSN_TRY(csn_tv_items(r, c->self, &items, &n));
     if (n == 0) {
         return csn_tv_undef(r, CSN_STR(""), NULL, "No first item, sequence was empty.", ret);
     }
@@ -55,22 +49,26 @@ caisson_status csn_f_list(trun *r, const tcall *c, tval *ret) {
     return csn_tv_finish(r, &l, V_LIST, csn_tv_is_tainted(c->self), ret);
 }
 
-caisson_status csn_f_items(trun *r, const tcall *c, tval *ret) {
-    tlist l = {0};
-    if (c->self.kind == V_UNDEF) {
-        return generator(r, &l, false, ret);
-    }
-    if (c->self.kind != V_DICT) {
-        return csn_tr_fail(r, "Can only get item pairs from a mapping.");
-    }
+static caisson_status pairs(trun *r, tval v, tlist *l) {
     bool is_unsafe = false;
     const targv none = {0};
     tval view;
-    CSN_TRY(csn_tx_builtin(r, csn_method_find(c->self, CSN_STR("items"), &is_unsafe), c->self,
-                           &none, &view));
-    l.items = view.u.q->items;
-    l.n = view.u.q->n;
-    return generator(r, &l, view.u.q->is_tainted, ret);
+    if (v.kind == V_UNDEF) {
+        return CAISSON_OK;
+    }
+    if (v.kind != V_DICT) {
+        return csn_tr_fail(r, "Can only get item pairs from a mapping.");
+    }
+    CSN_TRY(csn_tx_builtin(r, csn_method_find(v, CSN_STR("items"), &is_unsafe), v, &none, &view));
+    l->items = view.u.q->items;
+    l->n = view.u.q->n;
+    return CAISSON_OK;
+}
+
+caisson_status csn_f_items(trun *r, const tcall *c, tval *ret) {
+    tlist l = {0};
+    caisson_status s = pairs(r, c->self, &l);
+    return csn_tv_generator(r, &l, csn_tv_is_tainted(c->self), s, ret);
 }
 
 caisson_status csn_f_join(trun *r, const tcall *c, tval *ret) {
@@ -110,36 +108,45 @@ caisson_status csn_f_reverse(trun *r, const tcall *c, tval *ret) {
     return CAISSON_OK;
 }
 
-caisson_status csn_f_batch(trun *r, const tcall *c, tval *ret) {
+static caisson_status batches(trun *r, const tcall *c, tlist *l) {
     tval *items;
     size_t n;
-    int64_t size;
-    tlist l = {0};
-    CSN_TRY(csn_filter_int_arg(r, c->arg[0], 0, &size));
+    /* jinja2 only asks whether a row's length equals it: what never does gives one row. */
+    double size = csn_tv_is_number(c->arg[0]) ? csn_tv_as_double(c->arg[0]) : 0;
     CSN_TRY(csn_tv_items(r, c->self, &items, &n));
     bool fills = c->arg[1].kind != V_MISSING && c->arg[1].kind != V_NONE;
-    size_t step = size < 1 ? n + 1 : (uint64_t)size > n ? n + 1 : (size_t)size;
+    if (fills && !csn_tv_is_int(c->arg[0]) && n > 0) {
+        return csn_tr_fail(r, "batch: rows are filled to an integer, not to %s",
+                           csn_tv_type_name(c->arg[0]));
+    }
     if (fills && size > CAISSON_MAX_TEMPLATE_STEPS) {
         return csn_tr_limit(r, "batch: too many items", CAISSON_MAX_TEMPLATE_STEPS, (uint64_t)size);
     }
+    bool is_count = size >= 1 && size <= (double)n && size == (double)(size_t)size;
+    size_t step = is_count ? (size_t)size : n + 1;
     for (size_t i = 0; i < n; i += step) {
         size_t k = n - i < step ? n - i : step;
-        size_t full = fills && (uint64_t)(size < 0 ? 0 : size) > k ? (size_t)size : k;
+        size_t full = fills && size > (double)k ? (size_t)size : k;
         tval row;
         CSN_TRY(csn_tv_list(r, full, V_LIST, &row));
         for (size_t j = 0; j < full; j++) {
             row.u.q->items[j] = j < k ? items[i + j] : c->arg[1];
         }
-        CSN_TRY(csn_tv_push(r, &l, row));
+        CSN_TRY(csn_tv_push(r, l, row));
     }
-    return generator(r, &l, csn_tv_is_tainted(c->self), ret);
+    return CAISSON_OK;
 }
 
-caisson_status csn_f_slice(trun *r, const tcall *c, tval *ret) {
+caisson_status csn_f_batch(trun *r, const tcall *c, tval *ret) {
+    tlist l = {0};
+    caisson_status s = batches(r, c, &l);
+    return csn_tv_generator(r, &l, csn_tv_is_tainted(c->self), s, ret);
+}
+
+static caisson_status slices(trun *r, const tcall *c, tlist *l) {
     tval *items;
     size_t n;
     int64_t slices;
-    tlist l = {0};
     CSN_TRY(csn_filter_int_arg(r, c->arg[0], 0, &slices));
     CSN_TRY(csn_tv_items(r, c->self, &items, &n));
     if (slices == 0) {
@@ -162,9 +169,15 @@ caisson_status csn_f_slice(trun *r, const tcall *c, tval *ret) {
             row.u.q->items[k] = c->arg[1];
         }
         at += k;
-        CSN_TRY(csn_tv_push(r, &l, row));
+        CSN_TRY(csn_tv_push(r, l, row));
     }
-    return generator(r, &l, csn_tv_is_tainted(c->self), ret);
+    return CAISSON_OK;
+}
+
+caisson_status csn_f_slice(trun *r, const tcall *c, tval *ret) {
+    tlist l = {0};
+    caisson_status s = slices(r, c, &l);
+    return csn_tv_generator(r, &l, csn_tv_is_tainted(c->self), s, ret);
 }
 
 /* ---- map, select, reject ---- */
@@ -183,11 +196,10 @@ static caisson_status filter_name(trun *r, const targv *a, size_t i, bool is_fil
     return CAISSON_OK;
 }
 
-caisson_status csn_f_map(trun *r, const tcall *c, tval *ret) {
+static caisson_status mapped(trun *r, const tcall *c, tlist *l) {
     const targv *a = c->argv;
     tval *items;
     size_t n;
-    tlist l = {0};
     bool truth;
     tval path = {0};
     tval deflt = {0};
@@ -195,7 +207,7 @@ caisson_status csn_f_map(trun *r, const tcall *c, tval *ret) {
     targv rest = {0};
     CSN_TRY(csn_tv_truth(r, c->self, &truth));
     if (!truth) {
-        return generator(r, &l, false, ret);
+        return CAISSON_OK;
     }
     for (size_t i = 0; i < a->n_kw && a->n_pos == 0; i++) {
         if (csn_str_is(a->kw_name[i], "attribute")) {
@@ -221,23 +233,28 @@ caisson_status csn_f_map(trun *r, const tcall *c, tval *ret) {
         tval v;
         CSN_TRY(row != NULL ? csn_tx_builtin(r, row, items[i], &rest, &v)
                             : csn_tv_attr_path(r, items[i], path, deflt, &v));
-        CSN_TRY(csn_tv_push(r, &l, v));
+        CSN_TRY(csn_tv_push(r, l, v));
     }
-    return generator(r, &l, csn_tv_is_tainted(c->self), ret);
+    return CAISSON_OK;
 }
 
-static caisson_status select_items(trun *r, const tcall *c, bool wants, bool has_attr, tval *ret) {
+caisson_status csn_f_map(trun *r, const tcall *c, tval *ret) {
+    tlist l = {0};
+    caisson_status s = mapped(r, c, &l);
+    return csn_tv_generator(r, &l, csn_tv_is_tainted(c->self), s, ret);
+}
+
+static caisson_status select_items(trun *r, const tcall *c, bool wants, bool has_attr, tlist *l) {
     const targv *a = c->argv;
     tval *items;
     size_t n;
-    tlist l = {0};
     bool truth;
     const tbuiltin *row = NULL;
     targv rest = *a;
     size_t off = has_attr ? 1 : 0;
     CSN_TRY(csn_tv_truth(r, c->self, &truth));
     if (!truth) {
-        return generator(r, &l, false, ret);
+        return CAISSON_OK;
     }
     if (has_attr && a->n_pos == 0) {
         return csn_tr_fail(r, "Missing parameter for attribute name");
@@ -259,23 +276,29 @@ static caisson_status select_items(trun *r, const tcall *c, bool wants, bool has
         CSN_TRY(csn_tr_charge(r, 1));
         CSN_TRY(csn_tv_truth(r, v, &truth));
         if (truth == wants) {
-            CSN_TRY(csn_tv_push(r, &l, items[i]));
+            CSN_TRY(csn_tv_push(r, l, items[i]));
         }
     }
-    return generator(r, &l, csn_tv_is_tainted(c->self), ret);
+    return CAISSON_OK;
+}
+
+static caisson_status selection(trun *r, const tcall *c, bool wants, bool has_attr, tval *ret) {
+    tlist l = {0};
+    caisson_status s = select_items(r, c, wants, has_attr, &l);
+    return csn_tv_generator(r, &l, csn_tv_is_tainted(c->self), s, ret);
 }
 
 caisson_status csn_f_select(trun *r, const tcall *c, tval *ret) {
-    return select_items(r, c, true, false, ret);
+    return selection(r, c, true, false, ret);
 }
 caisson_status csn_f_reject(trun *r, const tcall *c, tval *ret) {
-    return select_items(r, c, false, false, ret);
+    return selection(r, c, false, false, ret);
 }
 caisson_status csn_f_selectattr(trun *r, const tcall *c, tval *ret) {
-    return select_items(r, c, true, true, ret);
+    return selection(r, c, true, true, ret);
 }
 caisson_status csn_f_rejectattr(trun *r, const tcall *c, tval *ret) {
-    return select_items(r, c, false, true, ret);
+    return selection(r, c, false, true, ret);
 }
 
 /* ---- order ---- */
@@ -393,13 +416,12 @@ caisson_status csn_f_min(trun *r, const tcall *c, tval *ret) {
     return extreme(r, c, false, ret);
 }
 
-caisson_status csn_f_unique(trun *r, const tcall *c, tval *ret) {
+static caisson_status uniques(trun *r, const tcall *c, tlist *l) {
     bool is_sensitive;
     tval *items;
     tval *keys;
     size_t n;
     tval seen;
-    tlist l = {0};
     CSN_TRY(csn_filter_bool_arg(r, c->arg[0], &is_sensitive));
     CSN_TRY(keyed(r, c->self, c->arg[1], (tval){0}, is_sensitive, &items, &keys, &n));
     CSN_TRY(csn_tv_dict_new(r, 0, &seen));
@@ -409,10 +431,16 @@ caisson_status csn_f_unique(trun *r, const tcall *c, tval *ret) {
         CSN_TRY(csn_tv_dict_get(r, seen.u.d, keys[i], &is_known, &unused));
         if (!is_known) {
             CSN_TRY(csn_tv_dict_set(r, seen.u.d, keys[i], csn_tv_none()));
-            CSN_TRY(csn_tv_push(r, &l, items[i]));
+            CSN_TRY(csn_tv_push(r, l, items[i]));
         }
     }
-    return generator(r, &l, csn_tv_is_tainted(c->self), ret);
+    return CAISSON_OK;
+}
+
+caisson_status csn_f_unique(trun *r, const tcall *c, tval *ret) {
+    tlist l = {0};
+    caisson_status s = uniques(r, c, &l);
+    return csn_tv_generator(r, &l, csn_tv_is_tainted(c->self), s, ret);
 }
 
 caisson_status csn_f_groupby(trun *r, const tcall *c, tval *ret) {

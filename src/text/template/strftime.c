@@ -74,13 +74,8 @@ static const char *const month_names[] = {"January",   "February", "March",    "
                                           "May",       "June",     "July",     "August",
                                           "September", "October",  "November", "December"};
 
-/* One conversion; `flag` is 0, '-', '_' or '0'. Numbers have a width and a character to fill with.
- */
-static int convert(const ttime *t, char c, char flag, char out[64]) {
-    int64_t v;
-    int width = 2;
-    char fill = '0';
-    int64_t iso_year;
+/* The conversions that are text; -1: not one of them. */
+static int convert_text(const ttime *t, char c, char out[64]) {
     int hour12 = t->hour % 12 == 0 ? 12 : t->hour % 12;
     switch (c) {
     case 'a': return snprintf(out, 64, "%.3s", day_names[t->weekday]);
@@ -108,59 +103,50 @@ static int convert(const ttime *t, char c, char flag, char out[64]) {
     case 'c':
         return snprintf(out, 64, "%.3s %.3s %2d %02d:%02d:%02d %" PRId64, day_names[t->weekday],
                         month_names[t->month - 1], t->day, t->hour, t->minute, t->second, t->year);
-    case 'Y':
-        v = t->year;
-        width = 1;
-        break;
-    case 'y': v = t->year % 100; break;
-    case 'C': v = t->year / 100; break;
-    case 'm': v = t->month; break;
-    case 'd': v = t->day; break;
-    case 'e':
-        v = t->day;
-        fill = ' ';
-        break;
-    case 'H': v = t->hour; break;
-    case 'k':
-        v = t->hour;
-        fill = ' ';
-        break;
-    case 'I': v = hour12; break;
-    case 'l':
-        v = hour12;
-        fill = ' ';
-        break;
-    case 'M': v = t->minute; break;
-    case 'S': v = t->second; break;
-    case 'j':
-        v = t->yearday + 1;
-        width = 3;
-        break;
-    case 'u':
-        v = t->weekday == 0 ? 7 : t->weekday;
-        width = 1;
-        break;
-    case 'w':
-        v = t->weekday;
-        width = 1;
-        break;
-    case 'U': v = (t->yearday + 7 - t->weekday) / 7; break;
-    case 'W': v = (t->yearday + 7 - (t->weekday + 6) % 7) / 7; break;
-    case 'V': v = iso_week(t, &iso_year); break;
-    case 'G':
-        iso_week(t, &iso_year);
-        v = iso_year;
-        width = 1;
-        break;
-    case 'g':
-        iso_week(t, &iso_year);
-        v = iso_year % 100;
-        break;
-    case 's':
-        v = t->unix_s;
-        width = 1;
-        break;
     default: return -1;
+    }
+}
+
+/* The conversions that are numbers: value, width and what fills it; false: not one of them. */
+static bool convert_number(const ttime *t, char c, int64_t *v, int *width, char *fill) {
+    int64_t iso_year;
+    int week = iso_week(t, &iso_year);
+    int hour12 = t->hour % 12 == 0 ? 12 : t->hour % 12;
+    *width = strchr("YuwGs", c) != NULL ? 1 : c == 'j' ? 3 : 2;
+    *fill = strchr("ekl", c) != NULL ? ' ' : '0';
+    switch (c) {
+    case 'Y': *v = t->year; return true;
+    case 'y': *v = t->year % 100; return true;
+    case 'C': *v = t->year / 100; return true;
+    case 'm': *v = t->month; return true;
+    case 'd':
+    case 'e': *v = t->day; return true;
+    case 'H':
+    case 'k': *v = t->hour; return true;
+    case 'I':
+    case 'l': *v = hour12; return true;
+    case 'M': *v = t->minute; return true;
+    case 'S': *v = t->second; return true;
+    case 'j': *v = t->yearday + 1; return true;
+    case 'u': *v = t->weekday == 0 ? 7 : t->weekday; return true;
+    case 'w': *v = t->weekday; return true;
+    case 'U': *v = (t->yearday + 7 - t->weekday) / 7; return true;
+    case 'W': *v = (t->yearday + 7 - (t->weekday + 6) % 7) / 7; return true;
+    case 'V': *v = week; return true;
+    case 'G': *v = iso_year; return true;
+    case 'g': *v = iso_year % 100; return true;
+    case 's': *v = t->unix_s; return true;
+    default: return false;
+    }
+}
+
+/* One conversion; `flag` is 0, '-', '_' or '0'. Returns the length, or -1. */
+static int convert(const ttime *t, char c, char flag, char out[64]) {
+    int64_t v;
+    int width;
+    char fill;
+    if (!convert_number(t, c, &v, &width, &fill)) {
+        return convert_text(t, c, out);
     }
     width = flag == '-' ? 1 : width;
     fill = flag == '_' ? ' ' : flag == '0' ? '0' : fill;

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/utf8.h"
 #include "caisson/limits.h"
 
 enum { MAX_FRAMES = 8 * CAISSON_MAX_TEMPLATE_DEPTH };
@@ -120,6 +121,11 @@ static caisson_status bind_variables(trun *r, const csn_template_input *in) {
     }
     for (size_t i = 0; i < in->n_trusted_vars; i++) {
         uint32_t sym = csn_template_sym(t, in->trusted_vars[i][0]);
+        if (sym != UINT32_MAX && !csn_utf8_valid(in->trusted_vars[i][1], NULL)) {
+            return CSN_FAIL(r->err, CAISSON_E_TEMPLATE, .section = "chat_template",
+                            .tensor = in->trusted_vars[i][0],
+                            .what = "a variable is not valid UTF-8");
+        }
         if (sym != UINT32_MAX) {
             CSN_TRY(csn_ts_view(r, in->trusted_vars[i][1], true, &r->globals[sym]));
         }

@@ -17,8 +17,9 @@
 
 typedef struct csn_template csn_template;
 
-/* Compiles; source is copied. Errors: CAISSON_E_TEMPLATE, section "chat_template",
- * tensor "line N: construct". */
+/* Compiles; source is copied. Errors: CAISSON_E_TEMPLATE, section "chat_template", tensor
+ * "line N: construct"; CAISSON_E_LIMIT when it is nested past CAISSON_MAX_TEMPLATE_DEPTH or longer
+ * than CAISSON_MAX_TEMPLATE_OUTPUT. */
 caisson_status csn_template_compile(csn_str source, csn_template **ret, caisson_error *err);
 void csn_template_free(csn_template *t);
 
@@ -39,8 +40,9 @@ typedef struct csn_template_input {
                          a number of seconds, or text "YYYY-MM-DD[ HH:MM:SS]" */
 } csn_template_input;
 
-/* Errors: CAISSON_E_TEMPLATE (raise_exception's message in err->what; a run-time fault with its
- * line), CAISSON_E_LIMIT. Thread-safe on one template. */
+/* Errors: CAISSON_E_TEMPLATE: tensor "raise_exception" and the template's own sentence in `what`,
+ * or tensor "line N" and what went wrong there; CAISSON_E_LIMIT (steps, depth, text, memory).
+ * Nothing is replaced: what jinja2 refuses is refused. Thread-safe on one template. */
 caisson_status csn_template_render(const csn_template *t, const csn_template_input *in,
                                    csn_rendering *ret, caisson_error *err);
 

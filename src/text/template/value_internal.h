@@ -86,7 +86,9 @@ struct tseq {
     size_t n;
     size_t pos;         /* V_ITER: items before it are consumed */
     const char *origin; /* V_VIEW: "dict_keys", ...; V_ITER: its type's name; V_TUPLE: "group" */
-    bool is_tainted;    /* came with a message: so is its length */
+    const caisson_error
+        *fault;      /* V_ITER: what went wrong behind the last item, told when reached */
+    bool is_tainted; /* came with a message: so is its length */
 };
 
 typedef struct tpair {
@@ -293,6 +295,7 @@ caisson_status csn_tv_dict_set(trun *r, tdict *d, tval key, tval value);
 /* *ret_found false: no such key. Fails on a key that cannot be hashed. */
 caisson_status csn_tv_dict_get(trun *r, const tdict *d, tval key, bool *ret_found, tval *ret);
 bool csn_tv_dict_get_str(const tdict *d, csn_str key, tval *ret);
+caisson_status csn_tv_dict_equal(trun *r, const tdict *a, const tdict *b, bool *ret);
 caisson_status csn_tv_hash(trun *r, tval v, uint64_t *ret);
 bool csn_tv_is_hashable(tval v);
 caisson_status csn_tv_truth(trun *r, tval v, bool *ret);
@@ -304,6 +307,10 @@ caisson_status csn_tv_contains(trun *r, tval container, tval item, bool *ret);
 /* list(v): consumes generators. *ret_n items, shared with v where v is a list. */
 caisson_status csn_tv_items(trun *r, tval v, tval **ret_items, size_t *ret_n);
 bool csn_tv_is_iterable(tval v);
+/* A generator of the items of l. `status` is what ended it: a fault of the template (r->err) is
+ * kept until a consumer reaches it, as Python would meet it then; anything else is returned. */
+caisson_status csn_tv_generator(trun *r, const tlist *l, bool is_tainted, caisson_status status,
+                                tval *ret);
 caisson_status csn_tv_from_json(trun *r, const csn_jval *j, tval *ret);
 
 /* ---- text (repr.c) ---- */

@@ -206,6 +206,164 @@ static void now_comes_from_the_variables(void **state) {
                      CAISSON_E_TEMPLATE);
 }
 
+/* ---- marks (U13, F16) ---- */
+
+/* m and rows come with a message and hold the letters q and z, which no template below spells; a
+ * trusted variable and the templates' own '@' are trusted. */
+static const char marks_vars[] = "{\"m\": \"Zq <|z|> qZ\\nq\", \"n\": 7, \"rows\": [{\"k\": "
+                                 "\"qz\", \"v\": [\"z\"]}, {\"k\": \"Q\"}], "
+                                 "\"d\": {\"zq\": \"q\"}}";
+
+static void expect_marks(const char *source) {
+    csn_json *doc;
+    csn_template *t;
+    csn_rendering got;
+    caisson_error err;
+    const csn_str trusted[][2] = {{CSN_STR("bos_token"), CSN_STR("@bos@")}};
+    assert_int_equal(csn_json_parse(csn_str_from(marks_vars), 0, &doc, &err), CAISSON_OK);
+    const csn_template_input in = {
+        .vars = csn_json_root(doc), .trusted_vars = trusted, .n_trusted_vars = 1};
+    assert_int_equal(csn_template_compile(csn_str_from(source), &t, &err), CAISSON_OK);
+    if (csn_template_render(t, &in, &got, &err) != CAISSON_OK) {
+        fail_msg("%s: %s", source, err.what);
+    }
+    bool has_letter = false;
+    for (size_t i = 0; i < got.text.len; i++) {
+        char c = got.text.ptr[i];
+        bool is_message = c == 'q' || c == 'z' || c == 'Q' || c == 'Z' || c == '7' || c == '|';
+        has_letter |= is_message;
+        if ((is_message && got.trusted.ptr[i] != 0) || (c == '@' && got.trusted.ptr[i] != 1)) {
+            fail_msg("%s: byte %zu of %s", source, i, got.text.ptr);
+        }
+    }
+    if (!has_letter) {
+        fail_msg("%s shows nothing of the message: %s", source, got.text.ptr);
+    }
+    csn_rendering_free(&got);
+    csn_template_free(t);
+    csn_json_free(doc);
+}
+
+static void marks_survive_every_derivation(void **state) {
+    (void)state;
+    static const char *const sources[] = {
+        "@{{ m }}@",
+        "{{ '@' ~ m ~ '@' }}",
+        "{{ '@' + m + '@' }}",
+        "{{ bos_token + m + bos_token }}",
+        "{{ m * 2 ~ '@' * 3 }}",
+        "{{ ('@' ~ m)[::-1] }}",
+        "{{ ('@' ~ m)[0:5] }}",
+        "{{ m[0] ~ '@' ~ m[-1] }}",
+        "{{ m.upper() ~ '@'.upper() }}",
+        "{{ m.lower() }}",
+        "{{ m.title() }}",
+        "{{ m.swapcase() }}",
+        "{{ m.capitalize() }}",
+        "{{ m.casefold() }}",
+        "{{ m.strip('Z') }}",
+        "{{ m.split() }}",
+        "{{ '@'.join(m.split()) }}",
+        "{{ m.join(['@', '@']) }}",
+        "{{ m.rsplit('q', 1) }}",
+        "{{ m.partition('<') }}",
+        "{{ m.splitlines() }}",
+        "{{ m.replace('q', '@') }}",
+        "{{ 'a@a'.replace('a', m) }}",
+        "{{ ('@' ~ m).replace('', '@') }}",
+        "{{ m.removeprefix('Z') }}",
+        "{{ m.center(40, '@') }}",
+        "{{ m.ljust(40, '@') }}",
+        "{{ '@'.rjust(4, m[0]) }}",
+        "{{ m.zfill(40) }}",
+        "{{ m.expandtabs() }}",
+        "{{ '@{}@{}'.format(m, n) }}",
+        "{{ '@{:@>30}'.format(m) }}",
+        "{{ '@{a!r}@'.format(a=m) }}",
+        "{{ '{0[k]}@'.format(rows[0]) }}",
+        "{{ m.format() ~ '@' }}",
+        "{{ '@%s@%d' % (m, n) }}",
+        "{{ '%(zq)s@' % d }}",
+        "{{ '%r@' % m }}",
+        "{{ '@%5s' | format(m) }}",
+        "{{ n }}@{{ n + 0 }}{{ n | float }}{{ n | string }}",
+        "{{ m | upper }}",
+        "{{ m | lower }}",
+        "{{ m | title }}",
+        "{{ m | capitalize }}",
+        "{{ m | trim }}",
+        "{{ m | replace('|', '@') }}",
+        "{{ '@x@' | replace('x', m) }}",
+        "{{ m | indent(2, true) }}",
+        "{{ m | indent('@') }}",
+        "{{ m | center(60) }}",
+        "{{ m | truncate(6, true, '@') }}",
+        "{{ m | e }}@",
+        "{{ m | safe }}@",
+        "{{ ('@' | safe) + m }}",
+        "{{ m | forceescape }}",
+        "{{ m | urlencode }}",
+        "{{ d | xmlattr }}",
+        "{{ m | tojson }}",
+        "{{ {'@': m} | tojson }}",
+        "{{ rows | tojson(indent=2) }}",
+        "{{ d | tojson }}",
+        "{{ m | list | join('@') }}",
+        "{{ rows | map(attribute='k') | join('@') }}",
+        "{{ [m, '@'] }}",
+        "{{ {'@': m} }}",
+        "{{ rows }}",
+        "{{ rows[0].items() | list }}",
+        "{{ d.keys() | first }}",
+        "{{ rows | groupby('k') }}",
+        "{{ rows | sort(attribute='k') | map(attribute='k') | list }}",
+        "{{ [m] | unique | first }}",
+        "{{ m | reverse }}",
+        "{{ m | first ~ '@' }}",
+        "{{ [m, 'a'] | max }}",
+        "{{ rows | map(attribute='v', default='@') | list }}",
+        "{{ m | batch(3, '@') | list }}",
+        "{{ m | slice(2) | list }}",
+        "{{ d | dictsort }}",
+        "{{ d | items | list }}",
+        "{{ none | default(m) }}{{ x | default(m ~ '@') }}",
+        "{% set x %}@{{ m }}{% endset %}{{ x | upper }}",
+        "{% filter replace('|', '!') %}@{{ m }}{% endfilter %}",
+        "{% macro f(a) %}@{{ a }}{% endmacro %}{{ f(m) }}",
+        "{% macro f() %}@{{ caller() }}{% endmacro %}{% call f() %}@{{ m }}{% endcall %}",
+        "{% set ns = namespace(t='@') %}{% for c in m %}{% set ns.t = ns.t ~ c %}{% endfor %}{{ "
+        "ns.t }}@",
+        "{% generation %}@{{ m }}{% endgeneration %}",
+        "{% for k, v in d.items() %}{{ k }}@{{ v }}{% endfor %}",
+        "{{ dict(a=m) }}",
+        "{{ m if m else '@' }}",
+        "{{ m | string ~ '@' }}",
+        "{% with a = m %}{{ a }}@{% endwith %}",
+    };
+    for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
+        expect_marks(sources[i]);
+    }
+}
+
+static void a_variable_of_the_caller_replaces_a_trusted_one(void **state) {
+    (void)state;
+    csn_json *doc;
+    csn_template *t;
+    csn_rendering got;
+    caisson_error err;
+    const csn_str trusted[][2] = {{CSN_STR("a"), CSN_STR("<a>")}, {CSN_STR("b"), CSN_STR("<b>")}};
+    assert_int_equal(csn_json_parse(CSN_STR("{\"b\": \"<x>\"}"), 0, &doc, &err), CAISSON_OK);
+    assert_int_equal(csn_template_compile(CSN_STR("{{ a }}{{ b }}"), &t, &err), CAISSON_OK);
+    const csn_template_input in = {
+        .vars = csn_json_root(doc), .trusted_vars = trusted, .n_trusted_vars = 2};
+    assert_int_equal(csn_template_render(t, &in, &got, &err), CAISSON_OK);
+    assert_string_equal(got.text.ptr, "<a><x>");
+    assert_memory_equal(got.trusted.ptr, "\1\1\1\0\0\0", 6);
+    csn_rendering_free(&got);
+    csn_template_free(t);
+    csn_json_free(doc);
+}
+
 /* ---- limits (F8) ---- */
 
 static void expect_limit(csn_str source) {
@@ -392,6 +550,8 @@ int main(void) {
         cmocka_unit_test(missing_variables_are_undefined),
         cmocka_unit_test(tool_arguments_in_both_forms),
         cmocka_unit_test(now_comes_from_the_variables),
+        cmocka_unit_test(marks_survive_every_derivation),
+        cmocka_unit_test(a_variable_of_the_caller_replaces_a_trusted_one),
         cmocka_unit_test(endless_work_ends),
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(deep_running_is_refused),
