@@ -132,38 +132,59 @@ typedef struct setting {
     const char *name;
     double min, max;
     const char *help;
+    void (*apply)(chat *c, float v);
 } setting;
 
-static const setting settings[] = {
-    {"temp", 0, 1000, "temperature, 0 = greedy"},
-    {"top_k", 0, 2147483647, "0 = off"},
-    {"top_p", 0, 1, "1 = off"},
-    {"min_p", 0, 1, "0 = off"},
-    {"repeat_penalty", 0.000001, 1000, "1 = off"},
-    {"presence_penalty", -1000, 1000, "0 = off"},
-    {"frequency_penalty", -1000, 1000, "0 = off"},
-    {"seed", 0, 9007199254740992, "seed of the next answer"},
-    {"n", 0, 16777216, "most tokens of an answer, 0 = no limit"},
-};
-
-static void apply_setting(chat *c, size_t i, double v) {
-    caisson_sampling *s = &c->sampling;
-    float f = (float)v;
-    switch (i) {
-    case 0:
-        s->greedy = v == 0;
-        s->temperature = f;
-        break;
-    case 1: s->top_k = v == 0 ? -1 : (int32_t)v; break;
-    case 2: s->top_p = f < 1e-9f ? 1e-9f : f; break;
-    case 3: s->min_p = v == 0 ? -1.0f : f; break;
-    case 4: s->repeat_penalty = f; break;
-    case 5: s->presence_penalty = f; break;
-    case 6: s->frequency_penalty = f; break;
-    case 7: s->seed = (uint64_t)v; break;
-    default: c->max_tokens = (uint32_t)v; break;
-    }
+static void set_temp(chat *c, float v) {
+    c->sampling.greedy = v == 0.0f;
+    c->sampling.temperature = v;
 }
+static void set_top_k(chat *c, float v) {
+    c->sampling.top_k = v == 0.0f ? -1 : (int32_t)v; /* the library's 0 means its default */
+}
+static void set_top_p(chat *c, float v) {
+    c->sampling.top_p = v < 1e-9f ? 1e-9f : v;
+}
+static void set_min_p(chat *c, float v) {
+    c->sampling.min_p = v == 0.0f ? -1.0f : v;
+}
+static void set_typical_p(chat *c, float v) {
+    c->sampling.typical_p = v < 1e-9f ? 1e-9f : v;
+}
+static void set_repeat_penalty(chat *c, float v) {
+    c->sampling.repeat_penalty = v;
+}
+static void set_repeat_last_n(chat *c, float v) {
+    c->sampling.repeat_last_n = (int32_t)v;
+}
+static void set_presence_penalty(chat *c, float v) {
+    c->sampling.presence_penalty = v;
+}
+static void set_frequency_penalty(chat *c, float v) {
+    c->sampling.frequency_penalty = v;
+}
+static void set_seed(chat *c, float v) {
+    c->sampling.seed = (uint64_t)v;
+}
+static void set_n(chat *c, float v) {
+    c->max_tokens = (uint32_t)v;
+}
+
+/* Whole numbers stay below 2^24, where f32 still counts by ones. */
+static const setting settings[] = {
+    {"temp", 0, 1000, "temperature, 0 = greedy", set_temp},
+    {"top_k", 0, 16777216, "0 = off", set_top_k},
+    {"top_p", 0, 1, "1 = off", set_top_p},
+    {"min_p", 0, 1, "0 = off", set_min_p},
+    {"typical_p", 0, 1, "1 = off", set_typical_p},
+    {"repeat_penalty", 0.000001, 1000, "1 = off", set_repeat_penalty},
+    {"repeat_last_n", -1, 16777216, "how far the penalties look back, 0 = 64, -1 = all",
+     set_repeat_last_n},
+    {"presence_penalty", -1000, 1000, "0 = off", set_presence_penalty},
+    {"frequency_penalty", -1000, 1000, "0 = off", set_frequency_penalty},
+    {"seed", 0, 16777216, "seed of the next answer", set_seed},
+    {"n", 0, 16777216, "most tokens of an answer, 0 = no limit", set_n},
+};
 
 /* /set NAME VALUE */
 static void do_set(chat *c, const char *rest) {
@@ -179,7 +200,7 @@ static void do_set(chat *c, const char *rest) {
                         settings[i].min, settings[i].max);
                 return;
             }
-            apply_setting(c, i, v);
+            settings[i].apply(c, (float)v);
             fprintf(stderr, "%s = %g\n", settings[i].name, v);
             return;
         }

@@ -98,6 +98,17 @@ static const char *shape_text(const row *r, char *buf, size_t n) {
     return buf;
 }
 
+/* Tensors of the finished file that an earlier, interrupted run had written. */
+static size_t n_done_before(const job *j, const char *target) {
+    caisson_file *file;
+    if (caisson_file_open(target, NULL, &file, NULL) != CAISSON_OK) {
+        return 0;
+    }
+    size_t n = caisson_file_n_tensors(file);
+    caisson_file_close(file);
+    return n > j->n ? n - j->n : 0;
+}
+
 static void print_summary(const job *j, FILE *out, const char *target, double seconds) {
     struct stat st;
     char size[32] = "?";
@@ -110,7 +121,12 @@ static void print_summary(const job *j, FILE *out, const char *target, double se
     }
     fputs("wrote ", out);
     cli_put_printable(out, target, strlen(target));
-    fprintf(out, ": %zu tensors, %s, %.1f s\n", j->n, size, seconds);
+    size_t n_before = n_done_before(j, target);
+    fprintf(out, ": %zu tensors, %s, %.1f s\n", j->n + n_before, size, seconds);
+    if (n_before > 0) {
+        fprintf(out, "went on from an interrupted conversion: %zu tensors were done before\n",
+                n_before);
+    }
     size_t shown = 0;
     for (size_t i = 0; i < j->n && i < SHOWN && j->rows[i].error > 0; i++, shown++) {
         const row *r = &j->rows[i];

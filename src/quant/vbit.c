@@ -36,7 +36,7 @@ static caisson_status check(const csn_shape *shape, const uint8_t *data, uint64_
         return CSN_FAIL(err, CAISSON_E_BOUNDS, .what = "payload ends inside the widths and scales",
                         CSN_VALUES(prefix, nbytes));
     }
-    const uint8_t *offsets = data + (prefix - 4 * (rows + 1)); /* only with has_offsets */
+    const uint8_t *offsets = has_offsets ? data + (prefix - 4 * (rows + 1)) : data;
     uint64_t packed = 0;
     if (has_offsets && csn_load32(offsets) != 0) {
         return CSN_FAIL(err, CAISSON_E_BOUNDS, .what = "first row offset is not 0",

@@ -8,8 +8,9 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
 #include <unistd.h>
+
+#include "base/os.h"
 
 enum { MAX_GUARDS = 64 };
 
@@ -55,8 +56,7 @@ static void on_sigbus(int signal_number, siginfo_t *info, void *context) {
         void *page = (void *)(address & ~(page_bytes - 1)); /* NOLINT: an address, not an object */
         uint64_t none = 0;
         (void)atomic_compare_exchange_strong(&g->lost_at, &none, address - g->first + 1);
-        if (mmap(page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
-            MAP_FAILED) {
+        if (csn_os_zero_pages(page, page_bytes)) {
             errno = saved;
             return;
         }

@@ -191,6 +191,7 @@ class Chat(tool.Case):
         t.expect("> ")
         t.send("/save %s\r" % saved)
         t.expect("saved")
+        t.expect("> ")  # before it the terminal is not in the editor's hands
         t.send("\x04")
         t.wait()
         self.assertEqual(json.loads(tool.read(saved))[0]["content"], "na\u00efve \u65e5\u672c \U0001f600")

@@ -11,7 +11,7 @@
 
 enum {
     FEW = 4,     /* below this many vectors packing costs more than it gives */
-    AHEAD = 1024 /* bytes of prefetch: the hardware one stops at the end of a page */
+    AHEAD = 4096 /* bytes of prefetch: the hardware one stops at the end of a page */
 };
 
 /* Group g of row r is the flat group r * gpr + g: 16 bytes at nib + flat * stride, and its f16 at
@@ -33,24 +33,29 @@ struct row_scales {
 
 /* ---- scales of up to eight groups ---- */
 
-/* Four f16 as one word, by the integer units, which have nothing else to do. */
-CSN_INLINE uint64_t four_scales(const uint8_t *p, uint64_t step, uint64_t n) {
-    uint64_t v = 0;
-    CSN_UNROLL
-    for (uint64_t k = 0; k < 4; k++) {
-        v |= k < n ? (uint64_t)csn_load16(p + k * step) << 16 * k : 0;
-        __asm__("" : "+r"(v)); /* GCC would make vector code of it */
-    }
-    return v;
+CSN_INLINE __m128i load_128(const uint8_t *p) {
+    return _mm_loadu_si128((const void *)p);
+}
+
+/* Eight f16 at a distance of 18 bytes. 16 bytes from p + 16 k have the k-th one at word k: blends
+ * collect them without a shuffle. Reads 128 bytes. */
+CSN_INLINE __m128i collect_by_18(const uint8_t *p) {
+    __m128i a = _mm_blend_epi16(load_128(p), load_128(p + 16), 1 << 1);
+    __m128i b = _mm_blend_epi16(load_128(p + 32), load_128(p + 48), 1 << 3);
+    __m128i c = _mm_blend_epi16(load_128(p + 64), load_128(p + 80), 1 << 5);
+    __m128i d = _mm_blend_epi16(load_128(p + 96), load_128(p + 112), 1 << 7);
+    return _mm_blend_epi32(_mm_blend_epi32(a, b, 1 << 1), _mm_blend_epi32(c, d, 1 << 3), 0xC);
 }
 
 CSN_INLINE __m256 f16_scales(const uint8_t *p, uint64_t step, uint64_t n) {
-    if (step == 2 && n == 8) {
-        return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+    if (n == 8) {
+        return _mm256_cvtph_ps(step == 18 ? collect_by_18(p) : load_128(p));
     }
-    uint64_t lo = four_scales(p, step, n);
-    uint64_t hi = n > 4 ? four_scales(p + 4 * step, step, n - 4) : 0;
-    return _mm256_cvtph_ps(_mm_set_epi64x((long long)hi, (long long)lo));
+    uint16_t part[8] = {0};
+    for (uint64_t k = 0; k < n; k++) {
+        part[k] = csn_load16(p + k * step);
+    }
+    return _mm256_cvtph_ps(_mm_loadu_si128((const void *)part));
 }
 
 /* Eight codes of 5 bits are five bytes; the ladder is looked up in four pieces of eight rungs. */
@@ -112,16 +117,12 @@ static void eight_ladders(const struct q4 *m, uint64_t r, uint64_t r1,
 
 /* ---- one vector ---- */
 
-CSN_INLINE __m128i load_nib(const uint8_t *p) {
-    return _mm_loadu_si128((const void *)p);
-}
-
 /* The nibbles of two groups, 16 bytes at p and at p + stride. A load of 32 bytes that ends with the
  * second group and a blend do without a shuffle, of which there are enough. */
 CSN_INLINE __m256i load_pair(const uint8_t *p, uint64_t stride) {
     __m256i second = csn_load256(p + stride - 16);
     return stride == 16 ? second
-                        : _mm256_blend_epi32(_mm256_castsi128_si256(load_nib(p)), second, 0xF0);
+                        : _mm256_blend_epi32(_mm256_castsi128_si256(load_128(p)), second, 0xF0);
 }
 
 /* Partial sums of two groups in i16: the low half is the first, the high one the second. Each lane
@@ -183,7 +184,7 @@ CSN_INLINE __m256 row_lanes(enum form form, const uint8_t *nib, const struct row
             if (2 * k + 1 < n) {
                 v[k] = dot_pair(load_pair(q, stride), split + g * 32 + k * 64);
             } else if (2 * k < n) { /* codes of the second group of x are zero */
-                v[k] = dot_pair(_mm256_zextsi128_si256(load_nib(q)), split + g * 32 + k * 64);
+                v[k] = dot_pair(_mm256_zextsi128_si256(load_128(q)), split + g * 32 + k * 64);
             } else {
                 v[k] = _mm256_setzero_si256();
             }
@@ -223,7 +224,7 @@ CSN_INLINE void pack_nibbles(const struct q4 *m, const uint64_t first[8], uint64
     __m256i v[8];
     CSN_UNROLL
     for (int i = 0; i < 8; i++) {
-        __m128i n = load_nib(m->nib + (first[i] + g) * m->stride);
+        __m128i n = load_128(m->nib + (first[i] + g) * m->stride);
         __m128i even = _mm_and_si128(n, mask);
         __m128i odd = _mm_and_si128(_mm_srli_epi16(n, 4), mask);
         v[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_unpacklo_epi8(even, odd)),

@@ -8,7 +8,7 @@
 
 enum {
     FEW = 4,     /* below this many vectors packing costs more than it gives */
-    AHEAD = 1024 /* bytes of prefetch: the hardware one stops at the end of a page */
+    AHEAD = 4096 /* bytes of prefetch: the hardware one stops at the end of a page */
 };
 
 struct q8 {

@@ -285,6 +285,20 @@ static void vbit_payloads_are_checked(void **state) {
     golden_close(&g);
 }
 
+/* Rows without a weight: the widths are all there is. */
+static void vbit_rows_may_be_empty(void **state) {
+    (void)state;
+    static const uint8_t widths[3] = {3, 8, 5};
+    static const uint8_t with_offsets[3 + 16] = {3, 8, 5};
+    csn_shape s = {.n_dims = 2, .dim = {3, 0}};
+    caisson_error err;
+    ASSERT_OK(csn_dtype_vbit.check(&s, widths, 3, &err), &err);
+    ASSERT_OK(csn_dtype_vbit_ro.check(&s, with_offsets, sizeof(with_offsets), &err), &err);
+    s.dim[0] = 0;
+    ASSERT_OK(csn_dtype_vbit.check(&s, widths, 0, &err), &err);
+    ASSERT_OK(csn_dtype_vbit_ro.check(&s, with_offsets + 3, 4, &err), &err);
+}
+
 /* Every bit pattern of a payload decodes without leaving it (NaN and infinite scales, all codes).
  */
 static void any_bytes_decode(void **state) {
@@ -330,6 +344,7 @@ int main(void) {
          (char[]){"vbit"}},
         {"vbit_ro payloads are checked (CMF 3.2)", vbit_payloads_are_checked, NULL, NULL,
          (char[]){"vbit_ro"}},
+        {"vbit rows may be empty (CMF 3.2)", vbit_rows_may_be_empty, NULL, NULL, NULL},
         cmocka_unit_test(any_bytes_decode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
