@@ -85,10 +85,10 @@ caisson_status csn_fail(caisson_error *err, caisson_status code, const csn_fail_
     return code;
 }
 
-caisson_status(csn_fail_nomem)(caisson_error *err, uint64_t bytes) {
+void csn_fail_no_memory(caisson_error *err, uint64_t bytes) {
     char text[48];
     snprintf(text, sizeof(text), "%" PRIu64 " bytes", bytes);
-    return CSN_FAIL(err, CAISSON_E_NOMEM, .what = "out of memory", .want = csn_str_from(text));
+    (void)CSN_FAIL(err, CAISSON_E_NOMEM, .what = "out of memory", .want = csn_str_from(text));
 }
 
 void csn_error_file(caisson_error *err, const char *file) {

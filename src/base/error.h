@@ -34,7 +34,14 @@ typedef struct csn_fail_args {
 
 caisson_status csn_fail(caisson_error *err, caisson_status code, const csn_fail_args *args);
 
-#define CSN_FAIL(err, code_, ...) csn_fail((err), (code_), &(csn_fail_args){__VA_ARGS__})
+/* Inline, so that compiler and analyser see: a failure is never CAISSON_OK. */
+static inline caisson_status csn_fail_code(caisson_error *err, caisson_status code,
+                                           const csn_fail_args *args) {
+    (void)csn_fail(err, code, args);
+    return code;
+}
+
+#define CSN_FAIL(err, code_, ...) csn_fail_code((err), (code_), &(csn_fail_args){__VA_ARGS__})
 #define CSN_VALUES(need, have)                                                                     \
     .has_numbers = true, .want_u = (uint64_t)(need), .got_u = (uint64_t)(have)
 #define CSN_TEXTS(need, have) .want = (need), .got = (have)
@@ -49,13 +56,11 @@ caisson_status csn_fail(caisson_error *err, caisson_status code, const csn_fail_
     } while (0)
 
 /* Fail with the "out of memory" sentence; `bytes` is what was asked for. */
-caisson_status csn_fail_nomem(caisson_error *err, uint64_t bytes);
-
-#ifdef __clang_analyzer__ /* so that clang-tidy knows: a failure is never CAISSON_OK */
-#undef CSN_FAIL
-#define CSN_FAIL(err, code_, ...) (csn_fail((err), (code_), &(csn_fail_args){__VA_ARGS__}), (code_))
-#define csn_fail_nomem(err, bytes) (csn_fail_nomem((err), (bytes)), CAISSON_E_NOMEM)
-#endif
+void csn_fail_no_memory(caisson_error *err, uint64_t bytes);
+static inline caisson_status csn_fail_nomem(caisson_error *err, uint64_t bytes) {
+    csn_fail_no_memory(err, bytes);
+    return CAISSON_E_NOMEM;
+}
 
 /* Fill a field that is still empty. */
 void csn_error_file(caisson_error *err, const char *file);

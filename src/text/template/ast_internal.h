@@ -215,7 +215,12 @@ caisson_status csn_tp_node(tparser *p, tnode_kind kind, uint32_t line, tnode **r
 caisson_status csn_tp_close(tparser *p, tnode *n);
 caisson_status csn_tp_sym(tparser *p, csn_str name, uint32_t *ret);
 void csn_tp_watch(tparser *p, csn_str name, bool is_store);
-caisson_status csn_tp_fail(tparser *p, uint32_t line, csn_str construct, const char *what);
+void csn_tp_say(tparser *p, uint32_t line, csn_str construct, const char *what);
+static inline caisson_status csn_tp_fail(tparser *p, uint32_t line, csn_str construct,
+                                         const char *what) {
+    csn_tp_say(p, line, construct, what);
+    return CAISSON_E_TEMPLATE;
+}
 caisson_status csn_tp_enter(tparser *p);
 
 typedef struct tnode_list {

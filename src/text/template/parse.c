@@ -8,12 +8,12 @@
 #include "base/hash64.h"
 #include "caisson/limits.h"
 
-caisson_status csn_tp_fail(tparser *p, uint32_t line, csn_str construct, const char *what) {
+void csn_tp_say(tparser *p, uint32_t line, csn_str construct, const char *what) {
     char at[128];
     int n = snprintf(at, sizeof(at), "line %u: %.*s", line,
                      (int)(construct.len < 80 ? construct.len : 80), construct.ptr);
-    return CSN_FAIL(p->err, CAISSON_E_TEMPLATE, .section = "chat_template",
-                    .tensor = csn_str_make(at, (size_t)n), .what = what);
+    (void)CSN_FAIL(p->err, CAISSON_E_TEMPLATE, .section = "chat_template",
+                   .tensor = csn_str_make(at, (size_t)n), .what = what);
 }
 
 static csn_str token_text(const ttok *t) {

@@ -12,7 +12,7 @@ enum { MAX_FRAMES = 8 * CAISSON_MAX_TEMPLATE_DEPTH };
 
 /* ---- failures and limits ---- */
 
-caisson_status csn_tr_fail(trun *r, const char *format, ...) {
+caisson_status csn_tr_say(trun *r, const char *format, ...) {
     char what[sizeof(((caisson_error *)0)->what)];
     char at[32];
     va_list ap;

@@ -51,7 +51,7 @@ caisson_status csn_tv_undef(trun *r, csn_str name, const char *owner, const char
     return CAISSON_OK;
 }
 
-caisson_status csn_tv_undef_fail(trun *r, tval v) {
+caisson_status csn_tv_undef_say(trun *r, tval v) {
     const tundef *u = v.u.u;
     if (u->hint != NULL) {
         return csn_tr_fail(r, "%s", u->hint);

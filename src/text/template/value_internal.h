@@ -211,8 +211,14 @@ struct trun {
     } tail;
 };
 
-/* A failure in line r->line; printf-like. Returns CAISSON_E_TEMPLATE. */
-caisson_status csn_tr_fail(trun *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A failure in line r->line; printf-like. Gives CAISSON_E_TEMPLATE, where compiler and analyser can
+ * see that it is never CAISSON_OK. */
+caisson_status csn_tr_say(trun *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static inline caisson_status csn_tr_failed(caisson_status status) {
+    (void)status;
+    return CAISSON_E_TEMPLATE;
+}
+#define csn_tr_fail(...) csn_tr_failed(csn_tr_say(__VA_ARGS__))
 caisson_status csn_tr_limit(trun *r, const char *what, uint64_t limit, uint64_t got);
 /* Counts n steps of work. */
 caisson_status csn_tr_charge(trun *r, uint64_t n);
@@ -282,7 +288,8 @@ const char *csn_tv_type_name(tval v); /* as Python spells it */
 bool csn_tv_is_tainted(tval v);
 caisson_status csn_tv_undef(trun *r, csn_str name, const char *owner, const char *hint, tval *ret);
 /* What happens when an undefined value is used. */
-caisson_status csn_tv_undef_fail(trun *r, tval v);
+caisson_status csn_tv_undef_say(trun *r, tval v);
+#define csn_tv_undef_fail(r, v) csn_tr_failed(csn_tv_undef_say((r), (v)))
 caisson_status csn_tv_list(trun *r, size_t n, tkind kind, tval *ret); /* items to be filled in */
 typedef struct tlist {                                                /* a list in the making */
     tval *items;
