@@ -126,20 +126,38 @@ static int by_logit(const void *a, const void *b) {
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-static void penalise(csn_sampler *s) {
-    const csn_sampler_options *o = &s->o;
-    if (o->repeat_penalty == 1.0f && o->presence_penalty == 0.0f && o->frequency_penalty == 0.0f) {
-        return;
-    }
-    for (uint32_t i = 0; i < s->n; i++) {
-        struct candidate *c = &s->c[i];
-        uint32_t count = s->count[c->id];
-        if (count == 0) {
+static bool has_penalties(const csn_sampler_options *o) {
+    return o->repeat_penalty != 1.0f || o->presence_penalty != 0.0f || o->frequency_penalty != 0.0f;
+}
+
+/* The logit of a token that stands `count` times in the window. */
+static float penalised(const csn_sampler_options *o, float logit, uint32_t count) {
+    logit = logit <= 0.0f ? logit * o->repeat_penalty : logit / o->repeat_penalty;
+    return logit - ((float)count * o->frequency_penalty + o->presence_penalty);
+}
+
+/* The logits as candidates, in rising id; what is not a number, or -inf, is none. */
+typedef struct cursor {
+    const csn_sampler *s;
+    const float *logits;
+    uint32_t i;
+    bool has_penalties;
+} cursor;
+
+static bool next(cursor *c, struct candidate *ret) {
+    while (c->i < c->s->n_vocab) {
+        uint32_t i = c->i++;
+        float z = c->logits[i];
+        if (!(z > -INFINITY)) {
             continue;
         }
-        c->logit = c->logit <= 0.0f ? c->logit * o->repeat_penalty : c->logit / o->repeat_penalty;
-        c->logit -= (float)count * o->frequency_penalty + o->presence_penalty;
+        if (c->has_penalties && c->s->count[i] != 0) {
+            z = penalised(&c->s->o, z, c->s->count[i]);
+        }
+        *ret = (struct candidate){(int32_t)i, z, 0.0f};
+        return true;
     }
+    return false;
 }
 
 static void sort(csn_sampler *s) {
@@ -149,50 +167,57 @@ static void sort(csn_sampler *s) {
     }
 }
 
-/* Moves the k best to the front, unordered among themselves: quickselect. */
-static void select_best(struct candidate *c, uint32_t n, uint32_t k) {
-    uint32_t lo = 0;
-    uint32_t hi = n;
-    while (hi - lo > 1) {
-        /* never the last one, so that both parts are smaller than the whole */
-        struct candidate pivot = c[lo + (hi - lo - 1) / 2];
-        uint32_t i = lo;
-        uint32_t j = hi - 1;
-        for (;;) {
-            while (by_logit(&c[i], &pivot) < 0) {
-                i++;
-            }
-            while (by_logit(&c[j], &pivot) > 0) {
-                j--;
-            }
-            if (i >= j) {
-                break;
-            }
-            struct candidate swap = c[i];
-            c[i++] = c[j];
-            c[j--] = swap;
+/* Restores the heap [0, n) whose root, the worst candidate, may have become too good for it. */
+static void sift_down(struct candidate *c, uint32_t n) {
+    uint32_t i = 0;
+    for (;;) {
+        uint32_t worst = i;
+        for (uint32_t child = 2 * i + 1; child <= 2 * i + 2 && child < n; child++) {
+            worst = by_logit(&c[child], &c[worst]) > 0 ? child : worst;
         }
-        uint32_t cut = j + 1; /* [lo, cut) is not worse than [cut, hi) */
-        if (k < cut) {
-            hi = cut;
-        } else if (k > cut) {
-            lo = cut;
-        } else {
+        if (worst == i) {
             return;
         }
+        struct candidate swap = c[i];
+        c[i] = c[worst];
+        c[worst] = swap;
+        i = worst;
     }
 }
 
-static void top_k(csn_sampler *s) {
-    if (s->o.top_k <= 0 || (uint32_t)s->o.top_k >= s->n) {
+/* The k best candidates, sorted: a heap with the worst of them at its root. */
+static void collect_best(csn_sampler *s, cursor *from, uint32_t k) {
+    struct candidate c;
+    while (s->n < k && next(from, &c)) {
+        s->c[s->n++] = c;
+    }
+    sort(s); /* falling order, read backwards, is a heap */
+    for (uint32_t i = 0; i < s->n / 2; i++) {
+        struct candidate swap = s->c[i];
+        s->c[i] = s->c[s->n - 1 - i];
+        s->c[s->n - 1 - i] = swap;
+    }
+    while (next(from, &c)) {
+        if (c.logit > s->c[0].logit) { /* on a tie the lower id is there already */
+            s->c[0] = c;
+            sift_down(s->c, s->n);
+        }
+    }
+    s->is_sorted = false;
+    sort(s);
+}
+
+static void collect(csn_sampler *s, cursor *from) {
+    s->n = 0;
+    s->is_sorted = false;
+    if (s->o.top_k > 0 && (uint32_t)s->o.top_k < s->n_vocab) {
+        collect_best(s, from, (uint32_t)s->o.top_k);
         return;
     }
-    uint32_t k = (uint32_t)s->o.top_k;
-    if (!s->is_sorted) {
-        select_best(s->c, s->n, k);
+    struct candidate c;
+    while (next(from, &c)) {
+        s->c[s->n++] = c;
     }
-    s->n = k;
-    sort(s);
 }
 
 /* Probabilities of the candidates that are left; sorts them. */
@@ -304,32 +329,37 @@ static int32_t draw(csn_sampler *s) {
     return s->c[s->n - 1].id; /* rounding left a crumb above the last sum */
 }
 
+/* The best candidate; false if there is none. */
+static bool pick_best(cursor *from, int32_t *ret) {
+    struct candidate best;
+    struct candidate c;
+    if (!next(from, &best)) {
+        return false;
+    }
+    while (next(from, &c)) {
+        best = c.logit > best.logit ? c : best;
+    }
+    *ret = best.id;
+    return true;
+}
+
 caisson_status csn_sampler_pick(csn_sampler *s, const float *logits, int32_t *ret,
                                 caisson_error *err) {
-    s->n = 0;
-    s->is_sorted = false;
-    for (uint32_t i = 0; i < s->n_vocab; i++) {
-        if (!isnan(logits[i]) && logits[i] != -INFINITY) {
-            s->c[s->n++] = (struct candidate){(int32_t)i, logits[i], 0.0f};
-        }
-    }
-    if (s->n == 0) {
-        return CSN_FAIL(err, CAISSON_E_ARG, .section = "sampler",
-                        .what = "no logit is a number: the model's weights are broken");
-    }
-    penalise(s);
+    cursor from = {s, logits, 0, has_penalties(&s->o)};
     if (s->o.temperature <= 0.0f) {
-        const struct candidate *best = &s->c[0];
-        for (uint32_t i = 1; i < s->n; i++) {
-            best = s->c[i].logit > best->logit ? &s->c[i] : best;
+        if (pick_best(&from, ret)) {
+            return CAISSON_OK;
         }
-        *ret = best->id;
-        return CAISSON_OK;
+    } else {
+        collect(s, &from);
+        if (s->n > 0) {
+            typical(s);
+            top_p(s);
+            min_p(s);
+            *ret = draw(s);
+            return CAISSON_OK;
+        }
     }
-    top_k(s);
-    typical(s);
-    top_p(s);
-    min_p(s);
-    *ret = draw(s);
-    return CAISSON_OK;
+    return CSN_FAIL(err, CAISSON_E_ARG, .section = "sampler",
+                    .what = "no logit is a number: the model's weights are broken");
 }

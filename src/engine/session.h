@@ -3,7 +3,8 @@
  * follow. One thread at a time; a model outlives its sessions.
  *
  * Logits do not depend on how the tokens are cut into calls or batches, on the number of threads,
- * or on the instruction set: same bits (docs/architecture.md).
+ * or on the instruction set: same bits (docs/architecture.md). One exception is part of the models
+ * themselves: with longrope all tokens of one call use the table of its last position.
  */
 #ifndef CSN_ENGINE_SESSION_H
 #define CSN_ENGINE_SESSION_H

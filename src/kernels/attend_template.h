@@ -215,11 +215,11 @@ INLINE void mix_values(const int nr, const bool half, const float *p, const uint
         acc[r][0] = splat(0.0f);
         acc[r][1] = splat(0.0f);
     }
-    for (uint32_t j = 0; j < n; j++) {
-        v8f v0 = load_of(half, v, (size_t)j * v_stride + d);
-        v8f v1 = load_of(half, v, (size_t)j * v_stride + d + 8);
+    for (size_t j = 0; j < n; j++) {
+        v8f v0 = load_of(half, v, j * v_stride + d);
+        v8f v1 = load_of(half, v, j * v_stride + d + 8);
         UNROLL for (int r = 0; r < nr; r++) {
-            v8f x = splat(p[r * BLOCK + j]);
+            v8f x = splat(p[(size_t)r * BLOCK + j]);
             acc[r][0] += x * v0;
             acc[r][1] += x * v1;
         }

@@ -33,7 +33,7 @@ void csn_ops_linear(csn_ops *ops, const csn_linear *items, unsigned n_items, con
 
 /* One product whose input keeps about 15 bits in int8 mode: a second int8 vector holds what the
  * first left over, and the two results are added. For the head: its rounding alone is a third of
- * the divergence of int8 mode (SmolLM2-135M q8_row, bench/quality). The weights are read once, the
+ * the divergence of int8 mode (SmolLM2-135M q8_row, caisson ppl --kl). Weights are read once, the
  * low part of a few rows while they are in cache. `low` is [n][y_stride] of scratch. */
 void csn_ops_linear_fine(csn_ops *ops, const csn_linear *item, const float *x, uint64_t x_stride,
                          uint64_t n, float *low, csn_after_fn after, void *ctx);
