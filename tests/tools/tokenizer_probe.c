@@ -64,7 +64,7 @@ int main(int argc, char **argv) {
     char line[1024];
     csn_buf file = CSN_BUF_INIT(0);
     csn_tokenizer *t = NULL;
-    unsigned flags = argc > 2 ? (unsigned)atoi(argv[2]) : 3;
+    unsigned flags = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 3;
     if (argc < 2 ||
         csn_fs_read_all(csn_fs_os(), argv[1], CAISSON_MAX_TOKENIZER_BYTES, &file, &err) !=
             CAISSON_OK ||

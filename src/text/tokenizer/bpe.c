@@ -213,6 +213,7 @@ static caisson_status load_merges(csn_tok_model *m, const csn_jval *v, csn_str u
     size_t rank = 0;
     for (csn_jiter it = csn_jval_iter(v); csn_jiter_next(&it);) {
         pending_merge *p = &block[n_block];
+        *p = (pending_merge){0};
         CSN_TRY(read_merge(it.value, p, err));
         CSN_TRY(note_cut(m, inside, unk, p, err));
         CSN_TRY(join(m, p, joined, err));

@@ -115,7 +115,7 @@ static bool transform(const csn_norm_step *step, csn_str s, csn_str *ret) {
 static caisson_status put_part(const csn_norm_step *step, const csn_ntext *in, csn_ntext *out,
                                size_t lo, size_t hi, bool *is_done, caisson_error *err) {
     csn_str to;
-    *is_done = transform(step, csn_str_make(in->text.ptr + lo, hi - lo), &to);
+    *is_done = transform(step, csn_str_make(csn_buf_view(&in->text).ptr + lo, hi - lo), &to);
     if (!*is_done) {
         return CAISSON_OK;
     }

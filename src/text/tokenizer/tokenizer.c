@@ -268,9 +268,11 @@ static bool begins_with(const csn_ids *ids, size_t from, const int32_t *id, size
     return ids->n - from >= n && memcmp(ids->id + from, id, n * sizeof(*id)) == 0;
 }
 
-/* once: the tokens put before the text are left out when it begins with them. */
+/* is_prompt: what goes before the text is left out when it begins with that, and what goes behind
+ * it (an end of text) is left out always: the model is to write on. */
 static caisson_status encode_whole(const csn_tokenizer *t, csn_str text, const uint8_t *trust,
-                                   unsigned flags, bool once, csn_ids *out, caisson_error *err) {
+                                   unsigned flags, bool is_prompt, csn_ids *out,
+                                   caisson_error *err) {
     if (text.len > CSN_TOK_MAX_TEXT) {
         return CSN_FAIL(err, CAISSON_E_LIMIT, .section = "tokenizer", .what = "text is too long",
                         CSN_VALUES(CSN_TOK_MAX_TEXT, text.len));
@@ -291,13 +293,13 @@ static caisson_status encode_whole(const csn_tokenizer *t, csn_str text, const u
     if (status == CAISSON_OK) {
         status = encode_text(&e, text, trust);
     }
-    if (status == CAISSON_OK && around && once && t->post.n_before > 0 &&
+    if (status == CAISSON_OK && around && is_prompt && t->post.n_before > 0 &&
         begins_with(out, body, t->post.before, t->post.n_before)) {
         size_t n = t->post.n_before;
         memmove(out->id + from, out->id + body, (out->n - body) * sizeof(*out->id));
         out->n -= n;
     }
-    if (status == CAISSON_OK && around) {
+    if (status == CAISSON_OK && around && !is_prompt) {
         status = put_around(out, t->post.after, t->post.n_after, err);
     }
     csn_norm_scratch_done(&e.norm);

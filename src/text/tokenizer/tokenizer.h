@@ -43,9 +43,10 @@ caisson_status csn_tokenizer_encode(const csn_tokenizer *t, csn_str text, unsign
 
 /* A text made of spans, each from the template (may form control tokens) or from a message (may
  * not): the rendering of a chat. Exactly one BOS: the post-processor's BOS is added only with
- * CSN_ENC_SPECIAL_TOKENS and when the text does not begin with it already. `trusted` has one byte a
- * byte of text, 1 = template. A control token needs all of its bytes trusted, PARSE_SPECIAL or not;
- * text that is not UTF-8 is CAISSON_E_ARG. */
+ * CSN_ENC_SPECIAL_TOKENS and when the text does not begin with it already, and what it puts behind
+ * a text (EOS) is left out, as the model is to write on. `trusted` has one byte a byte of text, 1 =
+ * template. A control token needs all of its bytes trusted, PARSE_SPECIAL or not; text that is not
+ * UTF-8 is CAISSON_E_ARG. */
 caisson_status csn_tokenizer_encode_marked(const csn_tokenizer *t, csn_str text,
                                            const uint8_t *trusted, unsigned flags, csn_ids *out,
                                            caisson_error *err);

@@ -103,7 +103,7 @@ static double read_score(double nearest) {
         digits = digits * 10 + (uint64_t)(*p - '0');
         exponent -= in_fraction;
     }
-    exponent += *p == 'e' ? atoi(p + 1) : 0;
+    exponent += *p == 'e' ? (int)strtol(p + 1, NULL, 10) : 0;
     while (digits % 10 == 0 && digits != 0) { /* digits that %e padded */
         digits /= 10;
         exponent++;

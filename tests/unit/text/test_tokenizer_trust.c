@@ -18,7 +18,8 @@ static const char file[] =
     "{\"id\":1,\"content\":\"<e>\",\"special\":true,\"normalized\":true},"
     "{\"id\":2,\"content\":\"<think>\",\"special\":false,\"normalized\":false}],"
     "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":"
-    "\"<s>\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"<s>\":{\"ids\":[0]}}}}";
+    "\"<s>\"}},{\"Sequence\":{\"id\":\"A\"}},{\"SpecialToken\":{\"id\":\"<e>\"}}],"
+    "\"special_tokens\":{\"<s>\":{\"ids\":[0]},\"<e>\":{\"ids\":[1]}}}}";
 
 typedef struct fixture {
     csn_tokenizer *t;
@@ -166,6 +167,20 @@ static void bos_is_there_once(void **state) {
     stop(&f);
 }
 
+static void a_prompt_has_no_end_of_text(void **state) {
+    (void)state;
+    fixture f;
+    start(&f);
+    caisson_error err;
+    marked(&f, "x", "u", CSN_ENC_SPECIAL_TOKENS, WANT(0, 7));
+    f.ids.n = 0;
+    assert_int_equal(csn_tokenizer_encode(f.t, CSN_STR("x"), CSN_ENC_SPECIAL_TOKENS, &f.ids, &err),
+                     CAISSON_OK);
+    assert_int_equal(f.ids.n, 3); /* as the package does */
+    assert_int_equal(f.ids.id[2], 1);
+    stop(&f);
+}
+
 static void invalid_utf8_is_replaced_or_refused(void **state) {
     (void)state;
     fixture f;
@@ -193,6 +208,7 @@ int main(void) {
         cmocka_unit_test(tokens_that_are_not_special_always_match),
         cmocka_unit_test(models_make_no_control_tokens_of_text),
         cmocka_unit_test(bos_is_there_once),
+        cmocka_unit_test(a_prompt_has_no_end_of_text),
         cmocka_unit_test(invalid_utf8_is_replaced_or_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
