@@ -13,6 +13,8 @@
 #include "convert/header.h"
 #include "convert/tensor.h"
 #include "format/cmf/cmf.h"
+#include "text/template/template.h"
+#include "text/tokenizer/tokenizer.h"
 
 typedef struct job {
     csn_fs *fs;
@@ -224,6 +226,52 @@ static caisson_status run(job *j) {
     return status;
 }
 
+/* What the text rooms will say when the file is opened is better heard now. The file is made all
+ * the same: its weights are good, and `run` refuses the rest by name. */
+static caisson_status check_text(job *j) {
+    const csn_source *s = j->source;
+    caisson_error e = {0};
+    char line[512];
+    csn_tokenizer *tokenizer;
+    csn_template *template;
+    if (s->tokenizer.len > 0) {
+        if (csn_tokenizer_load(csn_buf_view(&s->tokenizer), &tokenizer, &e) == CAISSON_OK) {
+            csn_tokenizer_free(tokenizer);
+        } else if (e.code == CAISSON_E_NOMEM) {
+            *j->err = e;
+            return e.code;
+        } else {
+            CSN_WARN(j->o->log, "the tokenizer cannot be run: %s",
+                     caisson_error_format(&e, line, sizeof(line)));
+        }
+    }
+    e = (caisson_error){0};
+    if (s->chat_template.len > 0) {
+        if (csn_template_compile(s->chat_template, &template, &e) == CAISSON_OK) {
+            csn_template_free(template);
+        } else if (e.code == CAISSON_E_NOMEM) {
+            *j->err = e;
+            return e.code;
+        } else {
+            CSN_WARN(j->o->log, "the chat template cannot be run: %s",
+                     caisson_error_format(&e, line, sizeof(line)));
+        }
+    }
+    return CAISSON_OK;
+}
+
+/* The description must be one that the reader accepts: told before the work, not after it. */
+static caisson_status check_header(job *j) {
+    csn_json *doc;
+    csn_arch arch;
+    CSN_TRY(csn_json_parse(csn_buf_view(&j->header), CSN_JSON_UNIQUE, &doc, j->err));
+    csn_arch_init(&arch);
+    caisson_status status =
+        csn_arch_parse(csn_jval_get(csn_json_root(doc), "arch"), &j->arena, &arch, j->err);
+    csn_json_free(doc);
+    return status;
+}
+
 static caisson_status run_all(job *j, const char *source) {
     if (!j->o->overwrite && j->fs->ops->exists(j->fs, j->target)) {
         return CSN_FAIL(j->err, CAISSON_E_EXISTS, .file = j->target,
@@ -233,10 +281,12 @@ static caisson_status run_all(job *j, const char *source) {
     CSN_TRY(csn_convert_plan_make(j->source, j->o->log, &j->arena, &j->plan, j->err));
     CSN_TRY(
         csn_convert_plan_dtypes(&j->plan, j->o, j->err)); /* a bad rule is told before any work */
+    CSN_TRY(check_text(j));
     CSN_TRY(csn_pool_new(j->o->n_threads, &j->pool, j->err));
     CSN_TRY(hash_files(j));
     CSN_TRY(
         csn_convert_header(j->source, j->quant, j->files, j->source->n_files, &j->header, j->err));
+    CSN_TRY(check_header(j));
     for (;;) {
         caisson_status status = run(j);
         if (j->i_retry == UINT32_MAX) {

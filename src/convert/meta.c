@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { MAX_KEY = 256 };
 
@@ -55,10 +56,11 @@ caisson_status csn_meta_u32(csn_meta *m, const char *key, uint32_t *ret, caisson
  * 9.99999974737875e-06. Both read back to the same f32. */
 static double shortest(float f) {
     char text[40];
-    double d = (double)f;
+    double d;
     for (int digits = 6; digits <= 9; digits++) {
         snprintf(text, sizeof(text), "%.*g", digits, (double)f);
-        if (sscanf(text, "%lf", &d) == 1 && (float)d == f) {
+        d = strtod(text, NULL);
+        if ((float)d == f) {
             return d;
         }
     }

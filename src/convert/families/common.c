@@ -276,7 +276,8 @@ caisson_status csn_meta_sizes(csn_meta *m, csn_arch *a, caisson_error *err) {
     CSN_TRY(csn_meta_u32(m, "attention.head_count_kv", &a->n_kv_heads, err));
     CSN_TRY(csn_meta_need_u32(m, "context_length", &a->max_position_embeddings, err));
     CSN_TRY(csn_meta_need_f64(m, "attention.layer_norm_rms_epsilon", &a->rms_norm_eps, err));
-    if (a->n_heads == 0 || a->n_kv_heads == 0 || a->hidden_size == 0 || a->n_layers == 0) {
+    if (a->n_heads == 0 || a->n_kv_heads == 0 || a->hidden_size == 0 || a->n_layers == 0 ||
+        a->max_position_embeddings == 0) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "metadata", .what = "a size is 0");
     }
     a->head_dim = a->hidden_size / a->n_heads;

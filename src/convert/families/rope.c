@@ -40,6 +40,11 @@ static caisson_status set_linear(csn_arch *a, double factor, csn_arena *arena, c
     return CAISSON_OK;
 }
 
+/* Below two tokens the logarithm of the context is no divisor. */
+static bool is_context(uint32_t original) {
+    return original >= 2;
+}
+
 /* transformers' default for the scale of cos and sin. */
 static double yarn_mscale(double factor, double mscale) {
     return factor <= 1.0 ? 1.0 : 0.1 * mscale * log(factor) + 1.0;
@@ -130,6 +135,9 @@ static caisson_status read_longrope(csn_config *r, uint32_t original, csn_arena 
             CSN_VALUES(rotary_dim(a) / 2, n_short != rotary_dim(a) / 2 ? n_short : n_long));
     }
     original = original != 0 ? original : in_rope != 0 ? in_rope : a->max_position_embeddings;
+    if (!is_context(original)) {
+        return csn_config_refuse(r, "original_max_position_embeddings", "must be at least 2", err);
+    }
     if (factor <= 0) {
         factor = (double)a->max_position_embeddings / original;
     }
@@ -298,6 +306,10 @@ static caisson_status gguf_longrope(csn_meta *m, csn_arena *arena, csn_arch *a,
     CSN_TRY(check_n(a, "rope_factors_short.weight", n_short, err));
     CSN_TRY(check_n(a, "rope_factors_long.weight", n_long, err));
     original = original != 0 ? original : a->max_position_embeddings;
+    if (!is_context(original)) {
+        return csn_meta_refuse(m, "rope.scaling.original_context_length", "must be at least 2",
+                               err);
+    }
     a->longrope.present = true;
     a->longrope.n = n_short;
     a->longrope.original_max_position_embeddings = original;

@@ -292,6 +292,83 @@ static void the_text_model_of_a_larger_one_is_taken(void **state) {
     close_source(&fs, s);
 }
 
+/* The keys that published models carry, with their values: all of them are understood. */
+static void published_configs_are_understood(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        uint32_t head_dim;
+    } cases[] = {
+        {"{\"architectures\":[\"LlamaForCausalLM\"],\"attention_bias\":false,"
+         "\"attention_dropout\":0.0,\"bos_token_id\":128000,\"eos_token_id\":[128001,128008,128009]"
+         ","
+         "\"hidden_act\":\"silu\",\"hidden_size\":4096,\"initializer_range\":0.02,"
+         "\"intermediate_size\":14336,\"max_position_embeddings\":131072,\"mlp_bias\":false,"
+         "\"model_type\":\"llama\",\"num_attention_heads\":32,\"num_hidden_layers\":32,"
+         "\"num_key_value_heads\":8,\"pretraining_tp\":1,\"rms_norm_eps\":1e-05,\"rope_scaling\":{"
+         "\"factor\":8.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"
+         "\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"},"
+         "\"rope_theta\":500000.0,\"tie_word_embeddings\":false,\"torch_dtype\":\"bfloat16\","
+         "\"transformers_version\":\"4.43.0\",\"use_cache\":true,\"vocab_size\":128256}",
+         128},
+        {"{\"architectures\":[\"LlamaForCausalLM\"],\"attention_bias\":false,"
+         "\"attention_dropout\":0.0,\"bos_token_id\":1,\"eos_token_id\":2,\"hidden_act\":\"silu\","
+         "\"hidden_size\":576,\"initializer_range\":0.041,\"intermediate_size\":1536,"
+         "\"is_llama_config\":true,\"max_position_embeddings\":8192,\"mlp_bias\":false,"
+         "\"model_type\":\"llama\",\"num_attention_heads\":9,\"num_hidden_layers\":30,"
+         "\"num_key_value_heads\":3,\"pad_token_id\":2,\"pretraining_tp\":1,"
+         "\"rms_norm_eps\":1e-05,\"rope_interleaved\":false,\"rope_scaling\":null,"
+         "\"rope_theta\":100000,\"tie_word_embeddings\":true,\"torch_dtype\":\"bfloat16\","
+         "\"transformers.js_config\":{\"kv_cache_dtype\":{\"q4f16\":\"float16\"}},"
+         "\"transformers_version\":\"4.42.3\",\"use_cache\":true,\"vocab_size\":49152}",
+         64},
+        {"{\"architectures\":[\"Qwen2ForCausalLM\"],\"attention_dropout\":0.0,"
+         "\"bos_token_id\":151643,\"eos_token_id\":151645,\"hidden_act\":\"silu\","
+         "\"hidden_size\":3584,\"initializer_range\":0.02,\"intermediate_size\":18944,"
+         "\"max_position_embeddings\":131072,\"max_window_layers\":28,\"model_type\":\"qwen2\","
+         "\"num_attention_heads\":28,\"num_hidden_layers\":28,\"num_key_value_heads\":4,"
+         "\"rms_norm_eps\":1e-06,\"rope_theta\":1000000.0,\"rope_scaling\":{\"factor\":4.0,"
+         "\"original_max_position_embeddings\":32768,\"type\":\"yarn\"},"
+         "\"sliding_window\":131072,\"tie_word_embeddings\":false,\"use_mrope\":false,"
+         "\"use_sliding_window\":false,\"vocab_size\":152064}",
+         128},
+        {"{\"architectures\":[\"Gemma3ForCausalLM\"],\"attention_bias\":false,"
+         "\"attention_dropout\":0.0,\"attn_logit_softcapping\":null,\"bos_token_id\":2,"
+         "\"cache_implementation\":\"hybrid\",\"eos_token_id\":[1,106],"
+         "\"final_logit_softcapping\":null,\"head_dim\":256,\"hidden_activation\":"
+         "\"gelu_pytorch_tanh\",\"hidden_size\":1152,\"initializer_range\":0.02,"
+         "\"intermediate_size\":6912,\"max_position_embeddings\":32768,\"model_type\":"
+         "\"gemma3_text\",\"num_attention_heads\":4,\"num_hidden_layers\":26,"
+         "\"num_key_value_heads\":1,\"pad_token_id\":0,\"query_pre_attn_scalar\":256,"
+         "\"rms_norm_eps\":1e-06,\"rope_local_base_freq\":10000,\"rope_scaling\":null,"
+         "\"rope_theta\":1000000,\"sliding_window\":512,\"sliding_window_pattern\":6,"
+         "\"torch_dtype\":\"bfloat16\",\"use_cache\":true,\"vocab_size\":262144}",
+         256},
+        {"{\"architectures\":[\"Phi3ForCausalLM\"],\"attention_bias\":false,"
+         "\"attention_dropout\":0.0,\"auto_map\":{\"AutoConfig\":\"x\"},\"bos_token_id\":199999,"
+         "\"embd_pdrop\":0.0,\"eos_token_id\":199999,\"full_attn_mod\":1,\"hidden_act\":\"silu\","
+         "\"hidden_size\":96,\"initializer_range\":0.02,\"intermediate_size\":8192,"
+         "\"interpolate_factor\":1,\"lm_head_bias\":false,\"max_position_embeddings\":131072,"
+         "\"mlp_bias\":false,\"model_type\":\"phi3\",\"num_attention_heads\":12,"
+         "\"num_hidden_layers\":32,\"num_key_value_heads\":4,"
+         "\"original_max_position_embeddings\":4096,\"pad_token_id\":199999,"
+         "\"partial_rotary_factor\":0.75,\"resid_pdrop\":0.0,\"rms_norm_eps\":1e-05,"
+         "\"rope_scaling\":{\"long_factor\":[1,2,3],\"short_factor\":[1,1,1],"
+         "\"type\":\"longrope\"},\"rope_theta\":10000.0,\"sliding_window\":262144,"
+         "\"tie_word_embeddings\":true,\"use_cache\":true,\"vocab_size\":200064}",
+         8},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        memory_fs fs;
+        memory_fs_init(&fs);
+        put(&fs, "d/config.json", cases[i].text);
+        memory_fs_put(&fs, "d/model.safetensors", "\2\0\0\0\0\0\0\0{}", 10);
+        csn_source *s = open_source(&fs, "d");
+        assert_int_equal(s->arch.head_dim, cases[i].head_dim);
+        close_source(&fs, s);
+    }
+}
+
 /* ---- GGUF ---- */
 
 static void gguf_names_every_end_of_turn(void **state) {
@@ -351,6 +428,7 @@ int main(void) {
         cmocka_unit_test(fp8_blocks_are_scaled),
         cmocka_unit_test(other_quantised_checkpoints_are_refused_by_scheme),
         cmocka_unit_test(the_text_model_of_a_larger_one_is_taken),
+        cmocka_unit_test(published_configs_are_understood),
         cmocka_unit_test(gguf_names_every_end_of_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
