@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -101,6 +102,18 @@ static void announce(csn_pool *p) {
     }
 }
 
+/* Workers leave the host's signals to the host's threads: one that a worker took would not end the
+ * wait of the thread that expects it. Faults stay deliverable, for guarded mappings. */
+static void block_signals(sigset_t *ret_old) {
+    sigset_t all;
+    sigfillset(&all);
+    static const int faults[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        sigdelset(&all, faults[i]);
+    }
+    pthread_sigmask(SIG_SETMASK, &all, ret_old);
+}
+
 caisson_status csn_pool_new(unsigned n_threads, csn_pool **ret, caisson_error *err) {
     if (n_threads == 0) {
         n_threads = csn_n_cpus();
@@ -117,7 +130,10 @@ caisson_status csn_pool_new(unsigned n_threads, csn_pool **ret, caisson_error *e
     pthread_cond_init(&p->done, NULL);
     for (unsigned i = 0; i + 1 < n_threads; i++) {
         p->workers[i] = (struct worker){.pool = p, .index = i + 1};
+        sigset_t old;
+        block_signals(&old); /* a new thread inherits the mask */
         int e = pthread_create(&p->workers[i].thread, NULL, work, &p->workers[i]);
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
         if (e != 0) {
             csn_pool_free(p);
             return CSN_FAIL(err, CAISSON_E_IO, .what = "cannot start a thread", .sys_errno = e);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit/test.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -98,11 +100,34 @@ static void shares_cover_everything_once(void **state) {
     }
 }
 
+static void note_mask(void *ctx, unsigned i, unsigned n) {
+    (void)n;
+    pthread_sigmask(SIG_SETMASK, NULL, (sigset_t *)ctx + i);
+}
+
+/* A Ctrl-C taken by a worker would not wake the thread that waits for it. */
+static void workers_leave_signals_to_the_host(void **state) {
+    (void)state;
+    caisson_error err;
+    csn_pool *p;
+    ASSERT_OK(csn_pool_new(3, &p, &err), &err);
+    sigset_t masks[3];
+    csn_pool_run(p, note_mask, masks);
+    csn_pool_free(p);
+    assert_int_equal(sigismember(&masks[0], SIGINT), 0); /* the caller's own mask is as it was */
+    for (int i = 1; i < 3; i++) {
+        assert_int_equal(sigismember(&masks[i], SIGINT), 1);
+        assert_int_equal(sigismember(&masks[i], SIGTERM), 1);
+        assert_int_equal(sigismember(&masks[i], SIGBUS), 0); /* guarded mappings need it */
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_thread_runs_once_a_region),
         cmocka_unit_test(no_wake_up_is_missed),
         cmocka_unit_test(no_pool_is_one_thread),
+        cmocka_unit_test(workers_leave_signals_to_the_host),
         cmocka_unit_test(absurd_thread_counts_are_refused),
         cmocka_unit_test(shares_cover_everything_once),
     };
