@@ -125,6 +125,21 @@ static caisson_status format_int(trun *r, tbuf *b, const tspec *s, int64_t v, bo
     return put_number(r, b, s, head, body, is_trusted);
 }
 
+/* Without a type Python goes to the exponent one digit earlier than %g: 100.25 with .3 is 1e+02. */
+static void bare_exponent(double a, int precision, char body[NUMBER_TEXT]) {
+    char e[NUMBER_TEXT];
+    snprintf(e, sizeof(e), "%.*e", precision - 1, a);
+    char *mark = strchr(e, 'e');
+    if (atoi(mark + 1) != precision - 1) {
+        return;
+    }
+    char *end = mark;
+    while (memchr(e, '.', (size_t)(end - e)) != NULL && (end[-1] == '0' || end[-1] == '.')) {
+        end--;
+    }
+    snprintf(body, NUMBER_TEXT, "%.*s%s", (int)(end - e), e, mark);
+}
+
 static caisson_status format_float(trun *r, tbuf *b, const tspec *s, double v, bool is_trusted) {
     char body[NUMBER_TEXT];
     bool is_negative = signbit(v) != 0 && !isnan(v);
@@ -153,6 +168,9 @@ static caisson_status format_float(trun *r, tbuf *b, const tspec *s, double v, b
         snprintf(body, sizeof(body), f, precision == 0 && type == 'g' ? 1 : precision,
                  is_percent ? a * 100 : a);
 #pragma GCC diagnostic pop
+        if (is_bare) {
+            bare_exponent(a, precision == 0 ? 1 : precision, body);
+        }
         size_t n = strlen(body);
         if (is_percent) {
             snprintf(body + n, sizeof(body) - n, "%%");

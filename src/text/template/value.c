@@ -312,6 +312,7 @@ static caisson_status characters(trun *r, const tstr *s, tval **ret_items, size_
         parts[i].marks = s->marks != NULL ? s->marks + at : NULL;
         parts[i].len = k;
         parts[i].n_cp = 1;
+        parts[i].is_markup = false; /* iterating over Markup gives plain strings */
         items[i] = (tval){.kind = V_STR, .u.s = &parts[i]};
         at += k;
     }
