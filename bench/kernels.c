@@ -175,7 +175,7 @@ int main(int argc, char **argv) {
                 (only != NULL && strcmp(k->isa, "ref") == 0)) {
                 continue;
             }
-            bench_kernel(k, pool, &w, seconds, batch, NULL);
+            bench_kernel(k, pool, &w, seconds, batch, csn_dtype_by_name(csn_str_from(k->dtype)));
         }
         csn_pool_free(pool);
     }
