@@ -60,7 +60,8 @@ static int bench(const char *path, int n_prompt, int n_gen, int n_threads, int n
             return fail("decode failed");
         }
         double t1 = now();
-        llama_memory_clear(llama_get_memory(ctx), true); /* decoding starts empty, as in llama-bench */
+        llama_memory_clear(llama_get_memory(ctx),
+                           true); /* decoding starts empty, as in llama-bench */
         double t2 = now();
         for (int i = 0; i < n_gen; i++) {
             llama_token id = ids[i % n_prompt];

@@ -206,7 +206,7 @@ CSN_INLINE __m256 last_terms(enum form form, const struct q4 *m, uint64_t r, uin
         uint64_t flat = (r + k) * m->gpr + g;
         const uint8_t *s = m->scale + flat * s_stride;
         v[k] = dot_pair(load_pair(m->nib + flat * stride, stride), split + g * 32);
-        f16[k] = csn_load16(s) | csn_load16(s + s_stride) << 16;
+        f16[k] = (int32_t)(csn_load16(s) | (uint32_t)csn_load16(s + s_stride) << 16);
     }
     __m256 ws = _mm256_cvtph_ps(_mm_setr_epi32(f16[0], f16[1], f16[2], f16[3]));
     int64_t both;

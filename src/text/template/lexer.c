@@ -308,7 +308,7 @@ static caisson_status number(tlexer *l, ttok *ret) {
     } else {
         uint64_t v = 0;
         for (size_t i = 0; i < n; i++) {
-            int c = text[i];
+            int c = (unsigned char)text[i];
             uint64_t d = (uint64_t)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
             if (__builtin_mul_overflow(v, (uint64_t)base, &v) || __builtin_add_overflow(v, d, &v) ||
                 v > INT64_MAX) {

@@ -23,7 +23,7 @@ int csn_float_repr(double f, char out[FLOAT_TEXT]) {
         }
     }
     char *mark = strchr(e, 'e');
-    int exponent = atoi(mark + 1);
+    int exponent = (int)strtol(mark + 1, NULL, 10);
     char d[24];
     int n = 0;
     bool is_negative = e[0] == '-';
