@@ -54,17 +54,20 @@ class Terminal:
     def send(self, text):
         os.write(self.fd, text.encode())
 
-    def leave(self, seconds=60):
-        """Ctrl-D until it is gone: one that comes before the line editor has the terminal is lost, since
-        the kernel makes a NUL of it when the terminal leaves line mode."""
+    def prompt(self, seconds=60):
+        """The prompt has come and the line editor has the terminal. Keys sent between the two would
+        go through line mode: the kernel makes a NUL of a Ctrl-D there."""
+        self.expect("> ")
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            try:
-                self.send("\x04")
-                return self.wait(2)
-            except (AssertionError, OSError):
-                pass
-        return self.wait(1)
+        while termios.tcgetattr(self.fd)[3] & termios.ICANON:
+            if time.monotonic() > end:
+                raise AssertionError("the prompt came, the line editor did not")
+            time.sleep(0.002)
+
+    def leave(self):
+        """Ctrl-D at the prompt."""
+        self.send("\x04")
+        return self.wait()
 
     def wait(self, seconds=60):
         end = time.monotonic() + seconds
@@ -142,29 +145,29 @@ class Chat(tool.Case):
 
     def test_terminal_answers_and_leaves_on_ctrl_d(self):
         t = self.terminal("chat", TINY, *GREEDY, "-n", 5)
-        t.expect("> ")
+        t.prompt()
         t.send("Hello\r")
         t.expect(r"decode .*tokens/s")
-        t.expect("> ")
+        t.prompt()
         self.assertEqual(t.leave(), OK)
 
     def test_ctrl_c_stops_the_answer_and_a_second_leaves(self):
         t = self.terminal("chat", TINY, *ENDLESS)
-        t.expect("> ")
+        t.prompt()
         t.send("Hello\r")
         t.expect("\033\\[32m.")  # the answer has begun
         t.send("\x03")
         t.expect("stopped")
-        t.expect("> ")
+        t.prompt()
         t.send("/system\r")  # the conversation goes on
         t.expect("system: ")
-        t.expect("> ")
+        t.prompt()
         t.send("\x03")
         self.assertEqual(t.wait(), OK)
 
     def test_ctrl_c_at_the_prompt_with_half_a_line(self):
         t = self.terminal("chat", TINY, *GREEDY)
-        t.expect("> ")
+        t.prompt()
         t.send("half a li")
         time.sleep(0.2)
         t.send("\x03")
@@ -173,41 +176,41 @@ class Chat(tool.Case):
     def test_terminal_is_left_as_it_was(self):
         t = self.terminal("chat", TINY, *GREEDY)
         before = termios.tcgetattr(t.fd)
-        t.expect("> ")
+        t.prompt()
         t.send("\x03")
         self.assertEqual(t.wait(), OK)
         self.assertEqual(termios.tcgetattr(t.fd)[:4], before[:4])
 
     def test_history_comes_back_with_the_arrow(self):
         t = self.terminal("chat", TINY, *GREEDY, "-n", 1)
-        t.expect("> ")
+        t.prompt()
         t.send("/set top_k 7\r")
         t.expect("top_k = 7")
-        t.expect("> ")
+        t.prompt()
         t.leave()
         path = os.path.join(self.dir, "caisson", "chat_history")
         self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
         t = self.terminal("chat", TINY, *GREEDY, "-n", 1)
-        t.expect("> ")
+        t.prompt()
         t.send("\033[A\r")
         t.expect("top_k = 7")
 
     def test_letters_beyond_ascii_can_be_typed(self):
         saved = self.path("t.json")
         t = self.terminal("chat", TINY, *GREEDY, "-n", 1)
-        t.expect("> ")
+        t.prompt()
         t.send("na\u00efve \u65e5\u672c \U0001f600\r")
         t.expect("tokens/s")
-        t.expect("> ")
+        t.prompt()
         t.send("/save %s\r" % saved)
         t.expect("saved")
-        t.expect("> ")  # before it the terminal is not in the editor's hands
+        t.prompt()  # before it the terminal is not in the editor's hands
         t.leave()
         self.assertEqual(json.loads(tool.read(saved))[0]["content"], "na\u00efve \u65e5\u672c \U0001f600")
 
     def test_no_colour_when_the_person_says_so(self):
         t = self.terminal("chat", TINY, *GREEDY, "-n", 3, NO_COLOR="1")
-        t.expect("> ")
+        t.prompt()
         t.send("Hello\r")
         seen = t.expect("tokens/s")
         self.assertNotIn("\033[32m", seen)
