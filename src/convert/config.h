@@ -27,7 +27,7 @@ caisson_status csn_config_str(csn_config *c, const char *key, csn_str *ret, cais
 /* An array of finite numbers, or NULL and 0. */
 caisson_status csn_config_f64s(csn_config *c, const char *key, csn_arena *arena, double **ret,
                                uint32_t *ret_n, caisson_error *err);
-/* The key, if present, must be false: what it switches on is not implemented. */
+/* The key, if present, must be false: it switches on what the engine does not run. */
 caisson_status csn_config_refuse_true(csn_config *c, const char *key, caisson_error *err);
 /* The key, if present, must be this number: another one changes the arithmetic. */
 caisson_status csn_config_expect(csn_config *c, const char *key, double value, caisson_error *err);
