@@ -331,8 +331,7 @@ static void marks_survive_every_derivation(void **state) {
         "{% filter replace('|', '!') %}@{{ m }}{% endfilter %}",
         "{% macro f(a) %}@{{ a }}{% endmacro %}{{ f(m) }}",
         "{% macro f() %}@{{ caller() }}{% endmacro %}{% call f() %}@{{ m }}{% endcall %}",
-        "{% set ns = namespace(t='@') %}{% for c in m %}{% set ns.t = ns.t ~ c %}{% endfor %}{{ "
-        "ns.t }}@",
+        "{% set n = namespace(t='@') %}{% for c in m %}{% set n.t = n.t ~ c %}{% endfor %}{{n.t}}@",
         "{% generation %}@{{ m }}{% endgeneration %}",
         "{% for k, v in d.items() %}{{ k }}@{{ v }}{% endfor %}",
         "{{ dict(a=m) }}",
