@@ -135,7 +135,7 @@ static void run_items(void *ctx, unsigned i_thread, unsigned n_threads) {
  * query over 512 keys of 64 dims, f16: 4, 6, 8 us for 1, 2, 3 heads). */
 static uint32_t heads_per_item(const csn_layer *l, unsigned n_threads) {
     uint32_t group = l->n_heads / l->n_kv_heads;
-    uint32_t best = group;
+    uint32_t best = group > 0 ? group : 1; /* never 0: the plan has n_heads >= n_kv_heads */
     uint64_t best_cost = UINT64_MAX;
     for (uint32_t g = group; g >= 1; g--) {
         if (group % g != 0) {

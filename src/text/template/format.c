@@ -130,7 +130,7 @@ static void bare_exponent(double a, int precision, char body[NUMBER_TEXT]) {
     char e[NUMBER_TEXT];
     snprintf(e, sizeof(e), "%.*e", precision - 1, a);
     char *mark = strchr(e, 'e');
-    if (atoi(mark + 1) != precision - 1) {
+    if ((int)strtol(mark + 1, NULL, 10) != precision - 1) {
         return;
     }
     char *end = mark;

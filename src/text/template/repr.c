@@ -24,7 +24,7 @@ int csn_float_repr(double f, char out[FLOAT_TEXT]) {
     }
     char *mark = strchr(e, 'e');
     int exponent = (int)strtol(mark + 1, NULL, 10);
-    char d[24];
+    char d[24] = {0};
     int n = 0;
     bool is_negative = e[0] == '-';
     for (char *p = e; p < mark; p++) {
