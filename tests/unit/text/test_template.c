@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -540,8 +541,31 @@ static void bytes_that_are_no_text(void **state) {
     csn_template_free(NULL);
 }
 
+static void numbers_ignore_the_locale(void **state) {
+    (void)state;
+    if (setlocale(LC_NUMERIC, "de_DE.UTF-8") == NULL) {
+        skip(); /* scripts/run-tests provides the locale */
+    }
+    caisson_error err;
+    csn_template *t = NULL;
+    caisson_status s = csn_template_compile(
+        CSN_STR("{{ 1.5 + 0.25 }} {{ '2.5' | float }} {{ '%.1f' % 0.5 }} {{ [0.1] }}"), &t, &err);
+    assert_int_equal(s, CAISSON_OK);
+    csn_rendering out = {0};
+    csn_template_input in = {0};
+    s = csn_template_render(t, &in, &out, &err);
+    const struct lconv *host = localeconv(); /* the host's locale is as it was */
+    assert_string_equal(host->decimal_point, ",");
+    setlocale(LC_NUMERIC, "C");
+    assert_int_equal(s, CAISSON_OK);
+    assert_string_equal(out.text.ptr, "1.75 2.5 0.5 [0.1]");
+    csn_rendering_free(&out);
+    csn_template_free(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_ignore_the_locale),
         cmocka_unit_test(golden_cases),
         cmocka_unit_test(refusals_name_line_and_construct),
         cmocka_unit_test(faults_name_the_line),
