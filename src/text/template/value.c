@@ -383,8 +383,8 @@ static caisson_status range_contains(tval range, tval item, bool *ret) {
 }
 
 caisson_status csn_tv_contains(trun *r, tval container, tval item, bool *ret) {
-    tval *items;
-    size_t n;
+    tval *items = NULL;
+    size_t n = 0;
     tval unused;
     switch ((tkind)container.kind) {
     case V_STR:
