@@ -14,9 +14,9 @@ static int detokenize(const cli_args *args, const caisson_model *model, const in
         CAISSON_OK) {
         return cli_fail(args, &err);
     }
-    cli_put_model_text(stdout, text.ptr, text.n);
+    int rc = cli_put_text(args, &text);
     caisson_text_free(&text);
-    return CLI_OK;
+    return rc;
 }
 
 static int run(const cli_args *args) {
@@ -47,10 +47,10 @@ const cli_command cli_cmd_detokenize = {
     .positionals = "MODEL IDS",
     .min_args = 2,
     .max_args = 2,
-    .groups = {options, cli_text_options, cli_common_options},
+    .groups = {options, cli_text_options, cli_json_options, cli_common_options},
     .details =
         "IDS are numbers with commas between. The text is written as it is, without a newline "
-        "behind it.",
+        "behind it; with --json as {\"text\": ...}.",
     .examples = "caisson detokenize model.cmf 1,2,3",
     .run = run,
 };

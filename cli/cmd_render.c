@@ -32,9 +32,9 @@ static int render(const cli_args *args, const caisson_model *model, const char *
     if (caisson_model_render(model, &chat, &text, &err) != CAISSON_OK) {
         return cli_fail(args, &err);
     }
-    cli_put_model_text(stdout, text.ptr, text.n);
+    int rc = cli_put_text(args, &text);
     caisson_text_free(&text);
-    return CLI_OK;
+    return rc;
 }
 
 static int run(const cli_args *args) {
@@ -67,7 +67,7 @@ const cli_command cli_cmd_render = {
     .positionals = "MODEL FILE.json",
     .min_args = 2,
     .max_args = 2,
-    .groups = {options, cli_text_options, cli_common_options},
+    .groups = {options, cli_text_options, cli_json_options, cli_common_options},
     .details =
         "FILE.json (- is standard input) holds a list of messages, or an object whose members "
         "are the template's variables: messages, tools, add_generation_prompt (default "

@@ -28,10 +28,10 @@ static void put_text(csn_jw *w, const char *key, const char *text) {
 
 static void on_fault(void *ctx, const caisson_error *fault) {
     job *j = ctx;
+    char line[1200];
+    caisson_error_format(fault, line, sizeof(line));
     if (j->json == NULL) {
-        char line[1200];
         cli_progress_end(&j->progress);
-        caisson_error_format(fault, line, sizeof(line));
         printf("%s [%s]\n", line, caisson_status_name(fault->code));
         return;
     }
@@ -48,6 +48,7 @@ static void on_fault(void *ctx, const caisson_error *fault) {
     put_text(j->json, "want", fault->want);
     put_text(j->json, "got", fault->got);
     put_text(j->json, "what", fault->what);
+    put_text(j->json, "message", line); /* the whole sentence, with what the system said */
     csn_jw_object_end(j->json);
 }
 

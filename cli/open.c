@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "term.h"
 
 static void put_line(const cli_args *args, cli_style style, const char *kind, const char *text) {
@@ -392,4 +393,26 @@ int cli_parse_ids(const cli_args *args, const char *text, int32_t **ret, size_t 
                            "token ids must be numbers with commas between, as in "
                            "1,2,3; not \"%s\"",
                            text);
+}
+
+int cli_put_text(const cli_args *args, const caisson_text *text) {
+    if (!cli_has(args, "json")) {
+        cli_put_model_text(stdout, text->ptr, text->n);
+        return CLI_OK;
+    }
+    caisson_error err;
+    csn_buf out = CSN_BUF_INIT(SIZE_MAX);
+    csn_jw w = csn_jw_begin(&out, &err);
+    csn_jw_object(&w);
+    csn_jw_key(&w, CSN_STR("text"));
+    csn_jw_str(&w, csn_str_make(text->ptr, text->n));
+    csn_jw_object_end(&w);
+    int rc = CLI_OK;
+    if (csn_jw_end(&w) == CAISSON_OK) {
+        printf("%s\n", out.ptr);
+    } else {
+        rc = cli_fail(args, &err);
+    }
+    csn_buf_free(&out);
+    return rc;
 }

@@ -65,6 +65,9 @@ int cli_check_target(const cli_args *args, const char *path);
  * CLI_OK or the exit code with the message printed. */
 int cli_read_text(const cli_args *args, const char *path, size_t max, char **ret, size_t *ret_n);
 
+/* Standard output: the text as it is, or with --json as {"text": ...}. CLI_OK or the exit code. */
+int cli_put_text(const cli_args *args, const caisson_text *text);
+
 /* Comma-separated ids (spaces allowed). CLI_OK or CLI_USAGE with the message printed; malloc'd. */
 int cli_parse_ids(const cli_args *args, const char *text, int32_t **ret, size_t *ret_n);
 

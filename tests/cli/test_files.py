@@ -142,9 +142,18 @@ class Verify(tool.Case):
         self.assertEqual([f["valid"] for f in r], [False, False, True, False])
         self.assertEqual(r[0]["problems"][0]["code"], "Bounds")
         self.assertEqual(r[1]["problems"][0]["code"], "Io")
+        self.assertIn(os.strerror(2), r[1]["problems"][0]["message"])
         for f in r:
             for p in f["problems"]:
                 self.assertTrue({"code", "section", "tensor", "offset", "want", "got"} <= set(p))
+
+    def test_not_a_cmf_file_shows_both_values(self):
+        path = self.path("text.cmf")
+        with open(path, "wb") as f:
+            f.write(b"ABCD" * 64)
+        p = self.fails(FAILED, "verify", "--json", path).json[0]["problems"][0]
+        self.assertEqual((p["code"], p["offset"], p["got"]), ("InvalidMagic", 0, "ABCD"))
+        self.assertTrue(p["want"].startswith("CMF"), p)
 
     def test_golden_bad_files(self):
         table = json.loads(tool.read(os.path.join(tool.BAD, "bad.json")))

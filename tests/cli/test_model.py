@@ -133,6 +133,7 @@ class Text(tool.Case):
         for text in ("Hello world", "na\u00efve \u65e5\u672c\n", "a  b"):
             ids = self.ok("tokenize", TINY, stdin=text.encode()).out.strip()
             self.assertEqual(self.ok("detokenize", TINY, ids).out, text)
+            self.assertEqual(self.ok("detokenize", TINY, ids, "--json").json, {"text": text})
 
     def test_tokenize_bytes_that_are_not_utf8(self):
         self.ok("tokenize", TINY, "--json", stdin=b"a\xff\xfe\x00b")

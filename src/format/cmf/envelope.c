@@ -54,8 +54,9 @@ caisson_status csn_cmf_parse_envelope(const uint8_t bytes[CSN_CMF_ENVELOPE_BYTES
                                       caisson_error *err) {
     csn_cmf_envelope e = {.file_bytes = file_bytes};
     if (memcmp(bytes, magic, sizeof(magic)) != 0) {
-        return CSN_FAIL(err, CAISSON_E_MAGIC, .section = "envelope", CSN_AT(0),
-                        .what = "not a CMF file");
+        return CSN_FAIL(
+            err, CAISSON_E_MAGIC, .section = "envelope", CSN_AT(0), .what = "not a CMF file",
+            CSN_TEXTS(CSN_STR("CMF\\x01"), ((csn_str){(const char *)bytes, sizeof(magic)})));
     }
     uint32_t version = csn_get32(bytes + 0x04);
     if (version != CSN_CMF_VERSION) {
