@@ -6,10 +6,10 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <yyjson.h>
 
 #include "base/alloc.h"
+#include "base/number.h"
 #include "base/utf8.h"
 #include "caisson/limits.h"
 
@@ -437,70 +437,14 @@ void csn_jw_i64(csn_jw *w, int64_t v) {
     put_scalar(w, t, snprintf(t, sizeof(t), "%" PRId64, v));
 }
 
-/* The fewest significant digits that read back equal; returns how many, and the decimal exponent of
- * the first. `out` gets digits alone, so the host's decimal point does not matter. */
-static int shortest_digits(double v, bool is_f32, char out[20], int *ret_exponent) {
-    char t[48];
-    for (int n_digits = 1;; n_digits++) {
-        (void)snprintf(t, sizeof(t), "%.*e", n_digits - 1, v);
-        double back = strtod(t, NULL);
-        if (n_digits == 17 || (is_f32 ? (float)back == (float)v : back == v)) {
-            break;
-        }
-    }
-    int n = 0;
-    for (const char *p = t; *p != 'e'; p++) {
-        if (*p >= '0' && *p <= '9') {
-            out[n++] = *p;
-        }
-    }
-    *ret_exponent = (int)strtol(strchr(t, 'e') + 1, NULL, 10);
-    while (n > 1 && out[n - 1] == '0') {
-        n--;
-    }
-    return n;
-}
-
-/* As the format's reference prints numbers: 10000.0, 0.25, 1e-6. An integral value shows that it is
- * a float. */
+/* As the format's reference prints numbers: 10000.0, 0.25, 1e-6. */
 static void put_real(csn_jw *w, double v, bool is_f32) {
+    char t[CSN_NUMBER_TEXT];
     if (!isfinite(v)) {
         csn_jw_null(w); /* JSON has no infinity; callers check before */
         return;
     }
-    char d[20];
-    char t[48];
-    int exponent;
-    int n = shortest_digits(v, is_f32, d, &exponent);
-    int point = exponent + 1; /* digits before the decimal point */
-    int m = 0;
-    if (signbit(v)) {
-        t[m++] = '-';
-    }
-    if (point > 0 && point <= (is_f32 ? 13 : 16)) {
-        for (int i = 0; i < (n > point ? n : point + 1); i++) {
-            if (i == point) {
-                t[m++] = '.';
-            }
-            t[m++] = i < n ? d[i] : '0';
-        }
-    } else if (point <= 0 && point > -5) {
-        t[m++] = '0';
-        t[m++] = '.';
-        for (int i = point; i < n; i++) {
-            t[m++] = i < 0 ? '0' : d[i];
-        }
-    } else {
-        t[m++] = d[0];
-        if (n > 1) {
-            t[m++] = '.';
-        }
-        for (int i = 1; i < n; i++) {
-            t[m++] = d[i];
-        }
-        m += snprintf(t + m, sizeof(t) - (size_t)m, "e%d", exponent);
-    }
-    put_scalar(w, t, m);
+    put_scalar(w, t, csn_number_text(v, is_f32, t));
 }
 
 void csn_jw_f64(csn_jw *w, double v) {

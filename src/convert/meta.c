@@ -4,7 +4,8 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
+
+#include "base/number.h"
 
 enum { MAX_KEY = 256 };
 
@@ -55,16 +56,11 @@ caisson_status csn_meta_u32(csn_meta *m, const char *key, uint32_t *ret, caisson
 /* An f32 of the file as the decimal number that it stands for: 1e-5f is 1e-05, not
  * 9.99999974737875e-06. Both read back to the same f32. */
 static double shortest(float f) {
-    char text[40];
-    double d;
-    for (int digits = 6; digits <= 9; digits++) {
-        snprintf(text, sizeof(text), "%.*g", digits, (double)f);
-        d = strtod(text, NULL);
-        if ((float)d == f) {
-            return d;
-        }
-    }
-    return (double)f;
+    char digits[CSN_MAX_DIGITS];
+    int exponent;
+    int n = csn_number_digits((double)f, true, digits, &exponent);
+    double d = csn_number_scaled(digits, n, exponent - (n - 1));
+    return signbit(f) ? -d : d;
 }
 
 caisson_status csn_meta_f64(csn_meta *m, const char *key, double *ret, caisson_error *err) {
@@ -121,7 +117,9 @@ static csn_str show(const csn_gguf_pair *p, char *buf, size_t n) {
     if (csn_gguf_i64(p, &i)) {
         snprintf(buf, n, "%" PRId64, i);
     } else if (csn_gguf_f64(p, &d)) {
-        snprintf(buf, n, "%g", d);
+        char text[CSN_NUMBER_TEXT];
+        csn_number_text(d, p->type == CSN_GGUF_F32, text);
+        snprintf(buf, n, "%s", text);
     } else if (csn_gguf_bool(p, &b)) {
         snprintf(buf, n, "%s", b ? "true" : "false");
     } else {

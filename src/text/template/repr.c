@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/number.h"
 #include "base/utf8.h"
 #include "text/template/pychar_internal.h"
 
@@ -15,25 +16,11 @@ int csn_float_repr(double f, char out[FLOAT_TEXT]) {
     if (!isfinite(f)) {
         return snprintf(out, FLOAT_TEXT, "%s", isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
     }
-    char e[40];
-    for (int digits = 0; digits < 17; digits++) { /* the shortest that reads back equal */
-        snprintf(e, sizeof(e), "%.*e", digits, f);
-        if (strtod(e, NULL) == f) {
-            break;
-        }
-    }
-    char *mark = strchr(e, 'e');
-    int exponent = (int)strtol(mark + 1, NULL, 10);
-    char d[24] = {0};
-    int n = 0;
-    bool is_negative = e[0] == '-';
-    for (char *p = e; p < mark; p++) {
-        if (*p >= '0' && *p <= '9') {
-            d[n++] = *p;
-        }
-    }
+    char d[CSN_MAX_DIGITS];
+    int exponent;
+    int n = csn_number_digits(f, false, d, &exponent);
     int o = 0;
-    if (is_negative) {
+    if (signbit(f)) {
         out[o++] = '-';
     }
     if (exponent < -4 || exponent >= 16) {

@@ -2,10 +2,10 @@
 /* Compiling and rendering: the arenas, the limits, the variables, the result. */
 #include "text/template/ast_internal.h"
 
-#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/number.h"
 #include "base/utf8.h"
 #include "caisson/limits.h"
 
@@ -65,37 +65,17 @@ caisson_status csn_tr_alloc(trun *r, size_t count, size_t size, void **ret) {
 
 /* ---- compiling ---- */
 
-/* Numbers are read and printed with a point whatever the host's locale says: for the length of one
- * call this thread uses the "C" locale. */
-typedef struct c_numbers {
-    locale_t c, host;
-} c_numbers;
-
-static caisson_status c_numbers_begin(c_numbers *n, caisson_error *err) {
-    n->c = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
-    if (n->c == (locale_t)0) {
-        return csn_fail_nomem(err, sizeof(*n));
-    }
-    n->host = uselocale(n->c);
-    return CAISSON_OK;
-}
-
-static void c_numbers_end(c_numbers *n) {
-    uselocale(n->host);
-    freelocale(n->c);
-}
-
 caisson_status csn_template_compile(csn_str source, csn_template **ret, caisson_error *err) {
     csn_template *t;
-    c_numbers numbers;
-    CSN_TRY(c_numbers_begin(&numbers, err));
+    csn_c_numbers numbers; /* lexer and filters use printf and strtod */
+    CSN_TRY(csn_c_numbers_begin(&numbers, err));
     caisson_status s = CSN_NEW(1, &t, err);
     if (s != CAISSON_OK) {
-        c_numbers_end(&numbers);
+        csn_c_numbers_end(&numbers);
         return s;
     }
     s = csn_tp_parse(t, source, err);
-    c_numbers_end(&numbers);
+    csn_c_numbers_end(&numbers);
     if (s != CAISSON_OK) {
         csn_template_free(t);
         return s;
@@ -192,8 +172,8 @@ static caisson_status take_result(trun *r, const tbuf *b, csn_rendering *ret) {
 caisson_status csn_template_render(const csn_template *t, const csn_template_input *in,
                                    csn_rendering *ret, caisson_error *err) {
     tbuf out = {0};
-    c_numbers numbers;
-    CSN_TRY(c_numbers_begin(&numbers, err));
+    csn_c_numbers numbers;
+    CSN_TRY(csn_c_numbers_begin(&numbers, err));
     trun r = {.t = t, .err = err, .out = &out, .now_unix = in->now_unix};
     caisson_status s = bind_variables(&r, in);
     if (s == CAISSON_OK) {
@@ -203,6 +183,6 @@ caisson_status csn_template_render(const csn_template *t, const csn_template_inp
         s = take_result(&r, &out, ret);
     }
     csn_arena_done(&r.arena);
-    c_numbers_end(&numbers);
+    csn_c_numbers_end(&numbers);
     return s;
 }

@@ -4,10 +4,9 @@
  * Ties go to the path that was found first (ends are reached by rising start, then by rising token
  * length), and sums are formed in that order, in double: as the package does. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/number.h"
 #include "base/utf8.h"
 #include "text/tokenizer/tok_internal.h"
 
@@ -82,32 +81,14 @@ static caisson_status trie_build(csn_tok_model *m, caisson_error *err) {
  * division or multiplication by a power of ten, which may end one unit beside the nearest double.
  * Equal sums of scores must stay equal, so we read them the same way. */
 static double read_score(double nearest) {
-    char text[40];
-    for (int n_digits = 15; n_digits <= 17; n_digits++) {
-        snprintf(text, sizeof(text), "%.*e", n_digits - 1, nearest);
-        if (strtod(text, NULL) == nearest) {
-            break;
-        }
-    }
+    char text[CSN_MAX_DIGITS];
+    int exponent;
+    int n = csn_number_digits(nearest, false, text, &exponent);
     uint64_t digits = 0;
-    int exponent = 0;
-    const char *p = text;
-    bool is_negative = *p == '-';
-    p += is_negative;
-    bool in_fraction = false;
-    for (; *p != '\0' && *p != 'e'; p++) {
-        if (*p < '0' || *p > '9') { /* the point, whatever the locale's is */
-            in_fraction = true;
-            continue;
-        }
-        digits = digits * 10 + (uint64_t)(*p - '0');
-        exponent -= in_fraction;
+    for (int i = 0; i < n; i++) {
+        digits = digits * 10 + (uint64_t)(text[i] - '0');
     }
-    exponent += *p == 'e' ? (int)strtol(p + 1, NULL, 10) : 0;
-    while (digits % 10 == 0 && digits != 0) { /* digits that %e padded */
-        digits /= 10;
-        exponent++;
-    }
+    exponent -= n - 1;
     if (exponent < -308 || exponent > 308) {
         return nearest;
     }
@@ -115,15 +96,14 @@ static double read_score(double nearest) {
     double power = 1;
     int steps = exponent < 0 ? -exponent : exponent;
     if (steps > 22) {
-        snprintf(text, sizeof(text), "1e%d", steps);
-        power = strtod(text, NULL);
+        power = csn_number_scaled("1", 1, steps);
     } else {
         for (int i = 0; i < steps; i++) {
             power *= 10;
         }
     }
     double value = exponent < 0 ? (double)digits / power : (double)digits * power;
-    return is_negative ? -value : value;
+    return signbit(nearest) ? -value : value;
 }
 
 static caisson_status load_pair(csn_tok_model *m, const csn_jval *v, uint32_t id,

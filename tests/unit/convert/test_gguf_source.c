@@ -4,6 +4,7 @@
  * know is refused by name. */
 #include "../test.h"
 
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -271,6 +272,32 @@ static void refuses_metadata_it_does_not_understand(void **state) {
     assert_string_equal(err.tensor, "llama.rope.freq_base");
 }
 
+/* What a host with a comma locale converts is what others convert, and errors show a point. */
+static void metadata_ignore_the_locale(void **state) {
+    (void)state;
+    if (setlocale(LC_NUMERIC, "de_DE.UTF-8") == NULL) {
+        skip(); /* scripts/run-tests provides the locale */
+    }
+    caisson_error err = {0};
+    csn_buf b = CSN_BUF_INIT(1 << 16);
+    begin_llama(&b, 1);
+    gb_f32(&b, "llama.logit_scale", 0.5f);
+    caisson_status refused = try_convert(&b, &err);
+    memory_fs fs;
+    memory_fs_init(&fs);
+    load(&fs, "convert/gguf/llama_rope3.gguf", "m.gguf");
+    csn_cmf_close(convert(&fs, "m.gguf", "comma.cmf"));
+    setlocale(LC_NUMERIC, "C");
+    csn_cmf_close(convert(&fs, "m.gguf", "point.cmf"));
+    ASSERT_STATUS(refused, CAISSON_E_UNSUPPORTED);
+    assert_string_equal(err.got, "0.5");
+    const memory_fs_node *comma = memory_fs_find(&fs, "comma.cmf");
+    const memory_fs_node *point = memory_fs_find(&fs, "point.cmf");
+    assert_int_equal(comma->len, point->len);
+    assert_memory_equal(comma->bytes, point->bytes, point->len);
+    memory_fs_done(&fs);
+}
+
 static void refuses_an_unknown_family_by_name(void **state) {
     (void)state;
     caisson_error err = {0};
@@ -324,6 +351,7 @@ int main(void) {
         OF(encodes_as_the_original, "spm-no-prefix"),
         cmocka_unit_test(refuses_vocabularies_it_does_not_know),
         cmocka_unit_test(refuses_metadata_it_does_not_understand),
+        cmocka_unit_test(metadata_ignore_the_locale),
         cmocka_unit_test(refuses_an_unknown_family_by_name),
         cmocka_unit_test(refuses_a_dtype_that_it_cannot_decode),
     };
