@@ -80,7 +80,10 @@ typedef struct caisson_chat {
     bool no_generation_prompt; /* do not open the assistant's turn at the end */
     /* Instead of messages, JSON: a list of messages, or an object whose members are the
      * template's variables (messages, tools, documents, add_generation_prompt (default true), now,
-     * ...). `now` is a number of seconds since 1970 or text "YYYY-MM-DD[ HH:MM:SS]". */
+     * ...). They reach the template as transformers hands them on: `tools` and `documents` are none
+     * when absent, a message's null members are left out. strftime_now shows the host's local time;
+     * `now`, a number of seconds since 1970 (shown in UTC) or text "YYYY-MM-DD[ HH:MM:SS]", fixes
+     * it. */
     const char *json;
     size_t json_n;
 } caisson_chat;

@@ -15,7 +15,7 @@
 #include "text/template/template.h"
 #include "text/tokenizer/tokenizer.h"
 
-enum { CSN_API_MAX_TRUSTED = 6 };
+enum { CSN_API_MAX_TRUSTED = CSN_CMF_N_SPECIAL_TOKENS + 2 };
 
 struct caisson_model {
     csn_cmf *cmf;             /* owned by `store` once that exists */

@@ -5,8 +5,50 @@
 
 #include "api_internal.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 
 enum { MAX_CHAT_JSON = 64 << 20 };
+
+static bool is_null(const csn_jval *v) {
+    csn_jkind kind = csn_jval_kind(v);
+    return kind == CSN_JSON_NULL || kind == CSN_JSON_ABSENT;
+}
+
+/* A message as transformers hands it to a template: members that are null are left out, and what
+ * the model thought is found under the names `reasoning_content` and `thinking`, whichever of the
+ * three in use it came under. */
+static void write_message(csn_jw *w, const csn_jval *message) {
+    const csn_jval *reasoning = csn_jval_get(message, "reasoning_content");
+    const csn_jval *thinking = csn_jval_get(message, "thinking");
+    bool has_content = !is_null(reasoning);
+    reasoning = has_content          ? reasoning
+                : !is_null(thinking) ? thinking
+                                     : csn_jval_get(message, "reasoning");
+    csn_jw_object(w);
+    if (!is_null(reasoning)) {
+        csn_jw_key(w, CSN_STR("thinking"));
+        csn_jw_value(w, is_null(thinking) ? reasoning : thinking);
+    }
+    for (csn_jiter it = csn_jval_iter(message); csn_jiter_next(&it);) {
+        if (!is_null(it.value) && !csn_str_is(it.key, "thinking")) {
+            csn_jw_key(w, it.key);
+            csn_jw_value(w, it.value);
+        }
+    }
+    if (!is_null(reasoning) && !has_content) {
+        csn_jw_key(w, CSN_STR("reasoning_content"));
+        csn_jw_value(w, reasoning);
+    }
+    csn_jw_object_end(w);
+}
+
+static void write_given_messages(csn_jw *w, const csn_jval *messages) {
+    csn_jw_array(w);
+    for (csn_jiter it = csn_jval_iter(messages); csn_jiter_next(&it);) {
+        write_message(w, it.value);
+    }
+    csn_jw_array_end(w);
+}
 
 static void write_messages(csn_jw *w, const caisson_chat *chat) {
     csn_jw_array(w);
@@ -21,22 +63,28 @@ static void write_messages(csn_jw *w, const caisson_chat *chat) {
     csn_jw_array_end(w);
 }
 
-/* The variables as JSON text: the caller's object with add_generation_prompt filled in. */
+/* The variables as JSON text: the caller's object, with what transformers always sets filled in. */
 static caisson_status write_vars(const caisson_chat *chat, const csn_jval *given, csn_buf *out,
                                  caisson_error *err) {
     csn_jw w = csn_jw_begin(out, err);
     csn_jw_object(&w);
+    static const char *const none[] = {"tools", "documents"};
+    bool is_object = csn_jval_kind(given) == CSN_JSON_OBJECT;
     bool has_prompt_flag = false;
-    if (csn_jval_kind(given) == CSN_JSON_OBJECT) {
+    if (is_object) {
         for (csn_jiter it = csn_jval_iter(given); csn_jiter_next(&it);) {
             has_prompt_flag |= csn_str_is(it.key, "add_generation_prompt");
             csn_jw_key(&w, it.key);
-            csn_jw_value(&w, it.value);
+            if (csn_str_is(it.key, "messages")) {
+                write_given_messages(&w, it.value);
+            } else {
+                csn_jw_value(&w, it.value);
+            }
         }
     } else {
         csn_jw_key(&w, CSN_STR("messages"));
         if (given != NULL) {
-            csn_jw_value(&w, given);
+            write_given_messages(&w, given);
         } else {
             write_messages(&w, chat);
         }
@@ -45,22 +93,52 @@ static caisson_status write_vars(const caisson_chat *chat, const csn_jval *given
         csn_jw_key(&w, CSN_STR("add_generation_prompt"));
         csn_jw_bool(&w, !chat->no_generation_prompt);
     }
+    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+        if (!is_object || csn_jval_get(given, none[i]) == NULL) {
+            csn_jw_key(&w, csn_str_from(none[i]));
+            csn_jw_null(&w);
+        }
+    }
     csn_jw_object_end(&w);
     return csn_jw_end(&w);
+}
+
+/* Lists of objects, or null: transformers refuses anything else as well. */
+static caisson_status check_list(const csn_jval *v, const char *name, caisson_error *err) {
+    bool is_good = is_null(v) || csn_jval_kind(v) == CSN_JSON_ARRAY;
+    for (csn_jiter it = csn_jval_iter(v); is_good && csn_jiter_next(&it);) {
+        is_good = csn_jval_kind(it.value) == CSN_JSON_OBJECT;
+    }
+    return is_good ? CAISSON_OK
+                   : CSN_FAIL(err, CAISSON_E_PARSE, .section = "chat", .tensor = csn_str_from(name),
+                              .what = "not a list of objects");
 }
 
 static caisson_status parse_given(const caisson_chat *chat, csn_json **ret, caisson_error *err) {
     CSN_TRY(csn_json_parse(csn_str_make(chat->json, chat->json_n), 0, ret, err));
     csn_jkind kind = csn_jval_kind(csn_json_root(*ret));
     const csn_jval *messages = csn_jval_get(csn_json_root(*ret), "messages");
-    if (kind == CSN_JSON_ARRAY ||
-        (kind == CSN_JSON_OBJECT && csn_jval_kind(messages) == CSN_JSON_ARRAY)) {
-        return CAISSON_OK;
+    caisson_status status;
+    if (kind == CSN_JSON_ARRAY) {
+        status = check_list(csn_json_root(*ret), "messages", err);
+    } else if (kind == CSN_JSON_OBJECT && csn_jval_kind(messages) == CSN_JSON_ARRAY) {
+        status = check_list(messages, "messages", err);
+        if (status == CAISSON_OK) {
+            status = check_list(csn_jval_get(csn_json_root(*ret), "tools"), "tools", err);
+        }
+        if (status == CAISSON_OK) {
+            status = check_list(csn_jval_get(csn_json_root(*ret), "documents"), "documents", err);
+        }
+    } else {
+        status =
+            CSN_FAIL(err, CAISSON_E_PARSE, .section = "chat",
+                     .what = "a chat is a list of messages or an object with a list \"messages\"");
     }
-    csn_json_free(*ret);
-    *ret = NULL;
-    return CSN_FAIL(err, CAISSON_E_PARSE, .section = "chat",
-                    .what = "a chat is a list of messages or an object with a list \"messages\"");
+    if (status != CAISSON_OK) {
+        csn_json_free(*ret);
+        *ret = NULL;
+    }
+    return status;
 }
 
 static caisson_status make_vars(const caisson_chat *chat, csn_json **ret, caisson_error *err) {
@@ -102,12 +180,14 @@ static caisson_status render(const caisson_model *m, const caisson_chat *given, 
     caisson_chat chat;
     CSN_TRY(check_chat(m, given, &chat, err));
     csn_json *vars;
+    int64_t now = (int64_t)time(NULL);
     CSN_TRY(make_vars(&chat, &vars, err));
     csn_template_input in = {
         .vars = csn_json_root(vars),
         .trusted_vars = m->trusted,
         .n_trusted_vars = m->n_trusted,
-        .now_unix = (int64_t)time(NULL),
+        .now_unix = now,
+        .utc_offset_s = csn_utc_offset_s(now),
     };
     caisson_status status = csn_template_render(m->tmpl, &in, ret, err);
     csn_json_free(vars);

@@ -61,6 +61,26 @@ static void trust_token(caisson_model *m, const char *name, int32_t id) {
     }
 }
 
+/* A file that does not say what the names stand for (the format's reference writes ids alone) has
+ * the first of its eos ids as eos_token. */
+static void trust_special_tokens(caisson_model *m) {
+    const csn_chat_bundle *chat = &m->cmf->chat;
+    if (!chat->has_special_tokens) {
+        bool has_bos = chat->bos_token_id >= 0;
+        trust_token(m, "bos_token", has_bos ? chat->bos_token_id : csn_tokenizer_bos(m->tokenizer));
+        trust_token(m, "eos_token", chat->n_eos > 0 ? chat->eos_token_ids[0] : -1);
+        trust_token(m, "pad_token", chat->pad_token_id);
+        return;
+    }
+    for (int i = 0; i < CSN_CMF_N_SPECIAL_TOKENS; i++) {
+        if (chat->special_tokens[i].len > 0) {
+            m->trusted[m->n_trusted][0] = csn_str_from(csn_cmf_special_tokens[i]);
+            m->trusted[m->n_trusted][1] = chat->special_tokens[i];
+            m->n_trusted++;
+        }
+    }
+}
+
 static void trust_marker(caisson_model *m, const char *name, const char *marker) {
     int32_t id;
     csn_str text = csn_str_from(marker);
@@ -115,10 +135,7 @@ static caisson_status open_text(caisson_model *m, bool no_chat, const log_bridge
         csn_error_section(err, "vocab");
         return status;
     }
-    int32_t bos = chat->bos_token_id >= 0 ? chat->bos_token_id : csn_tokenizer_bos(m->tokenizer);
-    trust_token(m, "bos_token", bos);
-    trust_token(m, "eos_token", chat->n_eos > 0 ? chat->eos_token_ids[0] : -1);
-    trust_token(m, "pad_token", chat->pad_token_id);
+    trust_special_tokens(m);
     if (!m->has_template && !no_chat) {
         tell(log, "the file has no chat template: ChatML is used");
         trust_marker(m, "im_start", im_start);

@@ -5,5 +5,7 @@
 #include <stdint.h>
 
 uint64_t csn_now_ns(void); /* monotonic */
+/* Seconds that the host's local time is ahead of UTC at that moment; 0 where it cannot say. */
+int32_t csn_utc_offset_s(int64_t unix_s);
 
 #endif

@@ -17,6 +17,7 @@ int csn_number_digits(double v, bool is_f32, char out[CSN_MAX_DIGITS], int *ret_
         }
     }
     int n = 0;
+    out[0] = '0';
     for (const char *p = t; *p != 'e'; p++) {
         if (*p >= '0' && *p <= '9') {
             out[n++] = *p;

@@ -73,6 +73,17 @@ static void write_chat(csn_jw *w, const csn_source *s) {
     csn_jw_array_end(w);
     write_id(w, "bos_token_id", s->bos_token_id);
     write_id(w, "pad_token_id", s->pad_token_id);
+    if (s->has_special_tokens) {
+        csn_jw_key(w, CSN_STR("special_tokens_map"));
+        csn_jw_object(w);
+        for (int i = 0; i < CSN_CMF_N_SPECIAL_TOKENS; i++) {
+            if (s->special_tokens[i].len > 0) {
+                csn_jw_key(w, csn_str_from(csn_cmf_special_tokens[i]));
+                csn_jw_str(w, s->special_tokens[i]);
+            }
+        }
+        csn_jw_object_end(w);
+    }
     csn_jw_object_end(w);
 }
 

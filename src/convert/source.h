@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "convert/family.h"
+#include "format/cmf/cmf.h"
 #include "format/gguf/gguf.h"
 #include "format/safetensors/safetensors.h"
 
@@ -23,8 +24,10 @@ typedef struct csn_source {
     int32_t *eos_token_ids; /* [n_eos] */
     uint32_t n_eos;
     int32_t bos_token_id, pad_token_id; /* -1 = none */
-    bool has_f8_blocks;                 /* weight_scale_inv, 128 x 128, belongs to f8 weights */
-    csn_json *config;                   /* config.json */
+    bool has_special_tokens;            /* the source says which token each name stands for */
+    csn_str special_tokens[CSN_CMF_N_SPECIAL_TOKENS]; /* empty = that name has none */
+    bool has_f8_blocks; /* weight_scale_inv, 128 x 128, belongs to f8 weights */
+    csn_json *config;   /* config.json */
     csn_arena arena;
 } csn_source;
 

@@ -27,6 +27,23 @@ static bool ends_turn(csn_str text) {
     return false;
 }
 
+/* The names that templates use for the ids of the metadata. */
+static void name_special_tokens(csn_source *s, const csn_str *text, uint64_t n) {
+    static const char *const keys[CSN_CMF_N_SPECIAL_TOKENS] = {
+        "tokenizer.ggml.bos_token_id",     "tokenizer.ggml.eos_token_id",
+        "tokenizer.ggml.unknown_token_id", "tokenizer.ggml.seperator_token_id", /* GGUF's word */
+        "tokenizer.ggml.padding_token_id", "tokenizer.ggml.cls_token_id",
+        "tokenizer.ggml.mask_token_id",
+    };
+    s->has_special_tokens = true;
+    for (int i = 0; i < CSN_CMF_N_SPECIAL_TOKENS; i++) {
+        int32_t id = token_id(s->gguf, keys[i]);
+        if (id >= 0 && (uint64_t)id < n) {
+            s->special_tokens[i] = text[id];
+        }
+    }
+}
+
 static caisson_status read_eos(csn_source *s, caisson_error *err) {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
@@ -38,10 +55,14 @@ static caisson_status read_eos(csn_source *s, caisson_error *err) {
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         CSN_TRY(csn_source_add_eos(s, token_id(g, keys[i]), err));
     }
-    if (tokens == NULL || types == NULL || tokens->n > CAISSON_MAX_TOKENS) {
+    if (tokens == NULL || tokens->n > CAISSON_MAX_TOKENS) {
         return CAISSON_OK;
     }
     CSN_TRY(csn_gguf_strings(tokens, &s->arena, &text, err));
+    name_special_tokens(s, text, tokens->n);
+    if (types == NULL) {
+        return CAISSON_OK;
+    }
     for (uint64_t i = 0; i < tokens->n; i++) {
         int64_t type;
         if (csn_gguf_item_i64(types, i, &type) && type == CONTROL && ends_turn(text[i])) {

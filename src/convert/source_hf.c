@@ -162,14 +162,36 @@ static int64_t added_token(const csn_jval *tokenizer, csn_str text) {
     return -1;
 }
 
-/* What tokenizer_config.json adds: the eos token (chat models end a turn with it) and, where
- * config.json is silent, bos and pad. */
+/* What each name stands for, as transformers reads it: tokenizer_config.json, under an older
+ * special_tokens_map.json where the former lists no added tokens itself. */
+static caisson_status name_special_tokens(reader *r, const csn_jval *config) {
+    csn_source *s = r->s;
+    csn_json *older = NULL;
+    if (csn_jval_get(config, "added_tokens_decoder") == NULL) {
+        CSN_TRY(read_json(r, "special_tokens_map.json", &older));
+    }
+    s->has_special_tokens = config != NULL || older != NULL;
+    caisson_status status = CAISSON_OK;
+    for (int i = 0; i < CSN_CMF_N_SPECIAL_TOKENS && status == CAISSON_OK; i++) {
+        const csn_jval *v = csn_jval_get(csn_json_root(older), csn_cmf_special_tokens[i]);
+        csn_str text = token_text(v != NULL ? v : csn_jval_get(config, csn_cmf_special_tokens[i]));
+        status = text.len == 0 ? CAISSON_OK
+                               : csn_arena_str(&s->arena, text, &s->special_tokens[i], r->err);
+    }
+    csn_json_free(older);
+    return status;
+}
+
+/* Ids of named tokens: the eos token (chat models end a turn with it) and, where config.json is
+ * silent, bos and pad. */
 static caisson_status read_special_tokens(reader *r, const csn_jval *config) {
+    enum { BOS, EOS, PAD = 4 }; /* in csn_cmf_special_tokens */
     csn_source *s = r->s;
     csn_json *doc = NULL;
-    csn_str eos = token_text(csn_jval_get(config, "eos_token"));
-    csn_str bos = token_text(csn_jval_get(config, "bos_token"));
-    csn_str pad = token_text(csn_jval_get(config, "pad_token"));
+    CSN_TRY(name_special_tokens(r, config));
+    csn_str eos = s->special_tokens[EOS];
+    csn_str bos = s->special_tokens[BOS];
+    csn_str pad = s->special_tokens[PAD];
     if (s->tokenizer.len == 0 || eos.len + bos.len + pad.len == 0) {
         return CAISSON_OK;
     }

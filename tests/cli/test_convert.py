@@ -203,9 +203,49 @@ class Template(tool.Case):
         r = self.fails(FAILED, "run", out, "x")
         self.assertIn("roles must alternate", r.err)
 
+    def test_variables_are_those_of_transformers(self):
+        # tests/oracle/cli_render.py: tools and documents are none when absent, special tokens come
+        # from tokenizer_config.json, null members of a message are gone; what it refuses, we refuse.
+        gold = json.loads(tool.read(os.path.join(tool.ROOT, "tests/golden/cli/render.json")))
+        models = {}
+        for config in gold["configs"]:
+            for i, template in enumerate(gold["templates"]):
+                src = make_hf(self.path("%s%d" % (config, i)), template=template)
+                files = {"tokenizer_config.json": gold["configs"][config]}
+                if config == "older":
+                    files["special_tokens_map.json"] = gold["older_map"]
+                for name, content in files.items():
+                    with open(os.path.join(src, name), "w", encoding="utf-8") as f:
+                        json.dump(content, f)
+                models[config, i] = self.path("%s%d.cmf" % (config, i))
+                self.ok("convert", src, "-o", models[config, i])
+        for c in gold["cases"]:
+            request = gold["requests"][c["request"]]
+            r = tool.run("render", models[c["config"], c["template"]], "-", stdin=json.dumps(request).encode())
+            with self.subTest(config=c["config"], template=c["template"], request=request):
+                self.assertEqual(r.rc, FAILED if c["text"] is None else OK, r.err)
+                self.assertEqual(r.out, c["text"] or "")
+
+    def test_strftime_now_is_local_time_unless_now_fixes_it(self):
+        # As datetime.now() of Python under the same TZ (POSIX form: no zone files needed).
+        form = "%Y-%m-%d %H|%s"
+        out, r = self.model("{{ strftime_now('" + form + "') }}")
+        self.assertEqual(r.rc, OK, r.err)
+        for tz in ("AAA-05:30", "BBB9", "UTC0"):
+            wall = ["python3", "-c", "import datetime; print(datetime.datetime.now().strftime('%s'))" % form]
+            environ = tool.env(TZ=tz)
+            before = subprocess.run(wall, env=environ, stdout=subprocess.PIPE, check=True).stdout.decode().strip()
+            r = tool.run("render", out, "-", stdin=b'[]', environ=environ)
+            after = subprocess.run(wall, env=environ, stdout=subprocess.PIPE, check=True).stdout.decode().strip()
+            self.assertTrue(before <= r.out <= after, (before, r.out, after))
+            for now, want in (('"2026-08-05 12:34:56"', "2026-08-05 12|1785933296"), ("0", "1970-01-01 00|0")):
+                r = tool.run("render", out, "-", stdin=b'{"messages": [], "now": %s}' % now.encode(),
+                             environ=environ)
+                self.assertEqual(r.out, want)
+
     def test_undefined_variables_print_nothing(self):
-        # U10: neither "None" nor a crash.
-        out, r = self.model("{{ bos_token }}{{ tools }}|{{ messages[0].content }}")
+        # U10: a token that the model lacks is neither "None" nor a crash, a question for tools works.
+        out, r = self.model("{{ bos_token }}{% if tools %}T{% endif %}|{{ messages[0].content }}")
         self.assertEqual(r.rc, OK, r.err)
         text = json.dumps([{"role": "user", "content": "hi"}]).encode()
         self.assertEqual(self.ok("render", out, "-", stdin=text).out, "|hi")

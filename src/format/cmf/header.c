@@ -72,7 +72,7 @@ static const csn_jfield routing_fields[] = {
 
 struct chat {
     csn_str template;
-    const csn_jval *eos;
+    const csn_jval *eos, *special_tokens;
     uint32_t bos, pad;
 };
 static const csn_jfield chat_fields[] = {
@@ -80,6 +80,11 @@ static const csn_jfield chat_fields[] = {
     CSN_JFIELD(struct chat, eos, "eos_token_ids", CSN_JT_ARRAY, 0),
     CSN_JFIELD(struct chat, bos, "bos_token_id", CSN_JT_ID, CSN_JF_NULLABLE),
     CSN_JFIELD(struct chat, pad, "pad_token_id", CSN_JT_ID, CSN_JF_NULLABLE),
+    CSN_JFIELD(struct chat, special_tokens, "special_tokens_map", CSN_JT_OBJECT, CSN_JF_NULLABLE),
+};
+
+const char *const csn_cmf_special_tokens[CSN_CMF_N_SPECIAL_TOKENS] = {
+    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
 };
 
 struct hashes {
@@ -98,6 +103,20 @@ static caisson_status token_id(uint64_t id, const char *key, int32_t *ret, caiss
                                 "token id is out of range", CSN_STR("0 to 2147483647"));
     }
     *ret = (int32_t)id;
+    return CAISSON_OK;
+}
+
+static caisson_status read_special_tokens(csn_chat_bundle *chat, const csn_jval *map,
+                                          caisson_error *err) {
+    chat->has_special_tokens = map != NULL;
+    for (int i = 0; i < CSN_CMF_N_SPECIAL_TOKENS; i++) {
+        const csn_jval *v = csn_jval_get(map, csn_cmf_special_tokens[i]);
+        if (v != NULL && !csn_jval_str(v, &chat->special_tokens[i])) {
+            return csn_jfields_fail(err, "tokenizer_config.special_tokens_map",
+                                    csn_str_from(csn_cmf_special_tokens[i]), "not a string",
+                                    CSN_STR("string"));
+        }
+    }
     return CAISSON_OK;
 }
 
@@ -127,7 +146,7 @@ static caisson_status read_chat(csn_cmf *c, const csn_jval *v, caisson_error *er
     if ((seen >> 3 & 1) != 0) {
         CSN_TRY(token_id(raw.pad, "pad_token_id", &chat->pad_token_id, err));
     }
-    return CAISSON_OK;
+    return read_special_tokens(chat, raw.special_tokens, err);
 }
 
 bool csn_cmf_parse_hash(csn_str text, uint64_t *ret) {

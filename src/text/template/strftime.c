@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strftime in the C locale and UTC, of a time that the caller gives: the same text everywhere. */
+/* strftime in the C locale, of a time and an offset that the caller gives: the same text
+ * everywhere. */
 #include "text/template/value_internal.h"
 
 #include <stdio.h>
@@ -155,7 +156,11 @@ static int convert(const ttime *t, char c, char flag, char out[64]) {
 }
 
 caisson_status csn_tf_strftime(trun *r, const tstr *format, tval *ret) {
-    ttime t = split(r->now_unix);
+    if (r->now_unix < -INT64_C(100000000000) || r->now_unix > INT64_C(1000000000000)) {
+        return csn_tr_fail(r, "the time to format is not within the years 1 to 9999");
+    }
+    ttime t = split(r->now_unix + r->utc_offset_s);
+    t.unix_s = r->now_unix;
     tbuf b = {0};
     if (t.year < 1 || t.year > 9999) {
         return csn_tr_fail(r, "the time to format is not within the years 1 to 9999");

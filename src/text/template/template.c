@@ -103,7 +103,11 @@ static caisson_status read_now(trun *r, const csn_jval *vars) {
     const csn_jval *now = csn_jval_get(vars, "now");
     csn_str text;
     double d;
-    if (now == NULL || csn_jval_kind(now) == CSN_JSON_NULL || csn_jval_i64(now, &r->now_unix)) {
+    if (now == NULL || csn_jval_kind(now) == CSN_JSON_NULL) {
+        return CAISSON_OK;
+    }
+    r->utc_offset_s = 0;
+    if (csn_jval_i64(now, &r->now_unix)) {
         return CAISSON_OK;
     }
     if (csn_jval_f64(now, &d) && d > -1e15 && d < 1e15) {
@@ -174,7 +178,11 @@ caisson_status csn_template_render(const csn_template *t, const csn_template_inp
     tbuf out = {0};
     csn_c_numbers numbers;
     CSN_TRY(csn_c_numbers_begin(&numbers, err));
-    trun r = {.t = t, .err = err, .out = &out, .now_unix = in->now_unix};
+    trun r = {.t = t,
+              .err = err,
+              .out = &out,
+              .now_unix = in->now_unix,
+              .utc_offset_s = in->utc_offset_s};
     caisson_status s = bind_variables(&r, in);
     if (s == CAISSON_OK) {
         s = csn_tx_body(&r, &t->body);

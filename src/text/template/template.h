@@ -36,8 +36,11 @@ typedef struct csn_template_input {
      * (bos_token, eos_token, ...): pairs of name and value. */
     const csn_str (*trusted_vars)[2];
     size_t n_trusted_vars;
-    int64_t now_unix; /* for strftime_now, UTC; a member `now` of vars overrides it:
-                         a number of seconds, or text "YYYY-MM-DD[ HH:MM:SS]" */
+    /* What strftime_now shows, as datetime.now() does: seconds since 1970, and how far the host's
+     * local time is ahead of UTC. A member `now` of vars overrides both: a number of seconds, shown
+     * in UTC, or text "YYYY-MM-DD[ HH:MM:SS]", shown as it stands. */
+    int64_t now_unix;
+    int32_t utc_offset_s;
 } csn_template_input;
 
 /* Errors: CAISSON_E_TEMPLATE: tensor "raise_exception" and the template's own sentence in `what`,

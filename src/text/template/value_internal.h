@@ -206,6 +206,7 @@ struct trun {
     tflow flow;
     tval capture; /* text of the block that a filter chain is applied to */
     int64_t now_unix;
+    int32_t utc_offset_s;
     struct { /* the string that was appended to last: it may grow in place */
         tbuf buf;
     } tail;

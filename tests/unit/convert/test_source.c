@@ -412,6 +412,10 @@ static void gguf_names_every_end_of_turn(void **state) {
     assert_true(s->arch.rms_norm_eps == 1e-5); /* the number that the f32 stands for */
     ASSERT_STR(s->chat_template, "{{ bos_token }}");
     ASSERT_STR(s->name, "Tiny");
+    assert_true(s->has_special_tokens); /* ids of the metadata, as llama.cpp names them */
+    ASSERT_STR(s->special_tokens[0], "<s>");
+    ASSERT_STR(s->special_tokens[1], "</s>"); /* eos_token: not the first id that ends a turn */
+    assert_int_equal(s->special_tokens[4].len, 0);
     close_source(&fs, s);
 }
 
