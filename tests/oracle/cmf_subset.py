@@ -10,7 +10,7 @@ import shutil
 import struct
 import sys
 
-CODECS = "f32 f16 bf16 q8_row q8_2f q4_block q4_tiled q4tp vbit vbit_ro".split()
+CODECS = "f32 f16 bf16 q8_row q8_2f q4_block q4_tiled q4tp q2tp vbit vbit_ro q1 q1s q1t".split()
 LARGE = 16384  # bytes of input of one case
 
 
@@ -31,7 +31,7 @@ def subset(src, dst):
         for part in ("shape", "desc", "params", "hash64"):
             if c + "." + part in meta:
                 out["__metadata__"][c + "." + part] = meta[c + "." + part]
-        for part in (".input", ".encoded", ".decoded"):
+        for part in (".input", ".act_rms", ".encoded", ".decoded"):
             if c + part in head:
                 t = head[c + part]
                 a, b = t["data_offsets"]
@@ -50,7 +50,8 @@ def main():
     (here / "codec").mkdir(parents=True, exist_ok=True)
     for name in CODECS:
         subset(data / "codec" / (name + ".safetensors"), here / "codec" / (name + ".safetensors"))
-    for folder in ("files", "bad", "bad/hostile"):
+    shutil.copyfile(data / "codec" / "hash64.json", here / "codec" / "hash64.json")
+    for folder in ("files", "bad", "bad/hostile", "bad/shards"):
         (here / folder).mkdir(parents=True, exist_ok=True)
         for f in sorted((data / folder).iterdir()):
             if f.is_file():
