@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hash64 over memory that fits the L2 cache, and verify of a whole file against plain reads.
+/* hash64 over memory that fits the L2 cache, one thread.
  *
- *   build/dev/bench/bench_hash [FILE.cmf] [--threads 2]
+ *   build/dev/bench/bench_hash
  *
- * {"hash64_gb_s":H,"verify_gb_s":V,"pread_gb_s":P,"threads":2}       (best of several passes) */
-#include <fcntl.h>
-#include <stdatomic.h>
-#include <unistd.h>
-
+ * {"hash64_gb_s":H,"hash64_plain_c_gb_s":C,"join_us":J}              (best of many passes) */
+#include "base/cpu.h"
 #include "base/hash64.h"
 #include "bench.h"
-#include "format/cmf/cmf.h"
 
-enum { BLOCK = 256 << 10, READ = 128 << 10 };
+enum { BLOCK = 64 << 10, REPEATS = 64 };
 
 static uint8_t *memory;
 static volatile uint64_t sink;
@@ -21,76 +17,33 @@ static void hash_block(void *ctx, unsigned i, unsigned n) {
     (void)ctx;
     (void)i;
     (void)n;
-    for (int k = 0; k < 64; k++) {
-        sink = csn_hash64_piece(memory, BLOCK, 0);
+    for (int k = 0; k < REPEATS; k++) {
+        sink = csn_hash64_piece(memory, BLOCK);
     }
 }
 
-struct plain {
-    int fd;
-    uint64_t size;
-    _Atomic uint64_t next;
-    uint8_t *buffers;
-};
-
-static void read_plain(void *ctx, unsigned i_thread, unsigned n_threads) {
-    (void)n_threads;
-    struct plain *p = ctx;
-    for (;;) {
-        uint64_t at = atomic_fetch_add(&p->next, READ);
-        if (at >= p->size ||
-            pread(p->fd, p->buffers + (size_t)i_thread * READ, READ, (off_t)at) < 0) {
-            return;
-        }
-    }
-}
-
-static void ignore_fault(void *ctx, const caisson_error *fault) {
+static void join(void *ctx, unsigned i, unsigned n) {
     (void)ctx;
-    (void)fault;
+    (void)i;
+    (void)n;
+    for (uint64_t k = 0; k < REPEATS; k++) {
+        sink = csn_hash64_join(0, (UINT64_C(1) << 33) + k * 1000001, NULL);
+    }
 }
 
-int main(int argc, char **argv) {
-    unsigned n_threads = (unsigned)bench_arg(argc, argv, "--threads", 2);
-    csn_pool *pool = NULL;
-    caisson_error err;
+static double gb_s(void) {
+    return (double)REPEATS * BLOCK / bench_run(NULL, hash_block, NULL, 0.5).best / 1e9;
+}
+
+int main(void) {
     memory = bench_alloc(BLOCK);
     for (int i = 0; i < BLOCK; i++) {
         memory[i] = (uint8_t)(i * 31);
     }
-    double hash = 64.0 * BLOCK / bench_run(NULL, hash_block, NULL, 0.5).best / 1e9;
-    if (argc < 2 || argv[1][0] == '-') {
-        printf("{\"hash64_gb_s\":%.2f}\n", hash);
-        return 0;
-    }
-    csn_cmf *c = NULL;
-    if (csn_pool_new(n_threads, &pool, &err) != CAISSON_OK ||
-        csn_cmf_open(csn_fs_os(), argv[1], &c, &err) != CAISSON_OK) {
-        char line[1024];
-        fprintf(stderr, "%s\n", caisson_error_format(&err, line, sizeof(line)));
-        return 1;
-    }
-    struct plain p = {.fd = open(argv[1], O_RDONLY),
-                      .size = c->envelope.file_bytes,
-                      .buffers = bench_alloc((size_t)n_threads * READ)};
-    double best_verify = 1e9;
-    double best_read = 1e9;
-    for (int i = 0; i < 7; i++) { /* interleaved: the machine is shared */
-        uint64_t n;
-        uint64_t t0 = csn_now_ns();
-        p.next = 0;
-        csn_pool_run(pool, read_plain, &p);
-        uint64_t t1 = csn_now_ns();
-        if (csn_cmf_verify(c, pool, NULL, ignore_fault, NULL, &n, &err) != CAISSON_OK) {
-            return 1;
-        }
-        uint64_t t2 = csn_now_ns();
-        best_read = (double)(t1 - t0) < best_read ? (double)(t1 - t0) : best_read;
-        best_verify = (double)(t2 - t1) < best_verify ? (double)(t2 - t1) : best_verify;
-    }
-    printf("{\"hash64_gb_s\":%.2f,\"verify_gb_s\":%.2f,\"pread_gb_s\":%.2f,\"threads\":%u}\n", hash,
-           (double)p.size / best_verify, (double)p.size / best_read, n_threads);
-    csn_cmf_close(c);
-    csn_pool_free(pool);
+    double fast = gb_s();
+    double us = bench_run(NULL, join, NULL, 0.2).best / REPEATS * 1e6;
+    csn_cpu_mask(0);
+    printf("{\"hash64_gb_s\":%.2f,\"hash64_plain_c_gb_s\":%.2f,\"join_us\":%.1f}\n", fast, gb_s(),
+           us);
     return 0;
 }

@@ -45,6 +45,12 @@ static void on_fault(void *ctx, const caisson_error *fault) {
     } else {
         csn_jw_null(j->json);
     }
+    csn_jw_key(j->json, CSN_STR("bytes"));
+    if (fault->n_bytes != 0) {
+        csn_jw_u64(j->json, fault->n_bytes);
+    } else {
+        csn_jw_null(j->json);
+    }
     put_text(j->json, "want", fault->want);
     put_text(j->json, "got", fault->got);
     put_text(j->json, "what", fault->what);
@@ -144,12 +150,12 @@ const cli_command cli_cmd_verify = {
     .max_args = 1u << 20,
     .groups = {options, cli_json_options, cli_common_options},
     .details =
-        "Prints one line for each fault, with its place and both values, and never stops at "
-        "the first. Exit code 0: every file is valid; 1: at least one is not.\n"
+        "Prints one line for each fault, with its range of bytes and both values, and never stops "
+        "at the first. Exit code 0: every file is valid; 1: at least one is not.\n"
         "JSON: [{\"file\":F, \"valid\":false, \"problems\":[{\"code\":C, \"section\":S,"
-        "\"tensor\":T, \"offset\":O, \"want\":W, \"got\":G}]}]; a part that a fault does not have "
-        "is "
-        "null; codes are InvalidMagic, UnsupportedVersion, UnsupportedFeature, Bounds, Parse, "
+        "\"tensor\":T, \"offset\":O, \"bytes\":N, \"want\":W, \"got\":G}]}]; a part that a fault "
+        "does not have is null; codes are InvalidMagic, UnsupportedVersion, UnsupportedFeature, "
+        "Bounds, Parse, "
         "MissingTensor, Hash, Io.",
     .examples = "caisson verify model.cmf\ncaisson verify --json *.cmf",
     .run = run,

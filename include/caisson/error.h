@@ -48,6 +48,7 @@ typedef struct caisson_error {
     int sys_errno;   /* errno of the failed system call, 0 = none */
     bool has_offset; /* offset holds a byte offset into `file` */
     uint64_t offset;
+    uint64_t n_bytes; /* with has_offset: so many bytes from offset on; 0 = a place, not a range */
     char what[192];   /* the sentence: what is wrong */
     char file[256];   /* path as the caller gave it */
     char section[48]; /* envelope, header, directory, data, masks, vocab, index, metadata, ... */

@@ -68,6 +68,7 @@ caisson_status csn_fail(caisson_error *err, caisson_status code, const csn_fail_
     err->sys_errno = args->sys_errno;
     err->has_offset = args->has_offset;
     err->offset = args->offset;
+    err->n_bytes = args->n_bytes;
     put_text(err->what, sizeof(err->what), csn_str_from(args->what));
     put_text(err->file, sizeof(err->file), csn_str_from(args->file));
     put_text(err->section, sizeof(err->section), csn_str_from(args->section));
@@ -147,6 +148,9 @@ const char *caisson_error_format(const caisson_error *err, char *buf, uint64_t n
     }
     if (err->has_offset) {
         add(buf, size, &used, "%soffset %" PRIu64, comma, err->offset);
+        if (err->n_bytes != 0) {
+            add(buf, size, &used, " (%" PRIu64 " bytes)", err->n_bytes);
+        }
         comma = ", ";
     }
     add(buf, size, &used, "%s%s", comma[0] != '\0' ? ": " : "", err->what);

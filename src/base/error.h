@@ -28,7 +28,7 @@ typedef struct csn_fail_args {
     uint64_t want_u, got_u;
     bool has_numbers;
     bool has_offset;
-    uint64_t offset;
+    uint64_t offset, n_bytes;
     int sys_errno;
 } csn_fail_args;
 
@@ -46,6 +46,7 @@ static inline caisson_status csn_fail_code(caisson_error *err, caisson_status co
     .has_numbers = true, .want_u = (uint64_t)(need), .got_u = (uint64_t)(have)
 #define CSN_TEXTS(need, have) .want = (need), .got = (have)
 #define CSN_AT(off) .has_offset = true, .offset = (uint64_t)(off)
+#define CSN_RANGE(off, n) CSN_AT(off), .n_bytes = (uint64_t)(n)
 
 /* Returns the failure upwards: only where nothing needs undoing. */
 #define CSN_TRY(expr)                                                                              \

@@ -1,61 +1,89 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hash64 of CMF, specification section 8: XOR over words of fmix64(word) ^ (index * phi), then the
- * byte length, then fmix64 again. */
+ * byte length, then fmix64 again.
+ *
+ * Both parts of a word's term are joined by XOR, so the words fold in any order and the salts can
+ * be added for all of them at once: they depend on the number of words alone. */
 #include "base/hash64.h"
 
-#include <string.h>
+#include "base/cpu.h"
+#include "base/hash64_fold.h"
 
 static const uint64_t PHI = UINT64_C(0x9E3779B97F4A7C15);
 
+enum {
+    FEW_WORDS = 256,     /* up to here their salts are not worth remembering */
+    MANY_WORDS = 1 << 14 /* from here on adding up salts one by one takes longer */
+};
+
 static inline uint64_t fmix64(uint64_t x) {
-    x ^= x >> 33;
-    x *= UINT64_C(0xFF51AFD7ED558CCD);
-    x ^= x >> 33;
-    x *= UINT64_C(0xC4CEB9FE1A85EC53);
-    x ^= x >> 33;
-    return x;
+    x = csn_hash64_start(x);
+    return x ^ x >> 33;
 }
 
-static inline uint64_t load_le64(const uint8_t *p) {
-    uint64_t w;
-    memcpy(&w, p, 8);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    w = __builtin_bswap64(w);
-#endif
-    return w;
-}
-
-/* fmix64 without its last step. That step, x ^ x >> 33, is linear over XOR, so a fold takes it once
- * for all words: 5.8 -> 7.6 GB/s on one thread (bench/hash.c). */
-static inline uint64_t fmix64_start(uint64_t x) {
-    x ^= x >> 33;
-    x *= UINT64_C(0xFF51AFD7ED558CCD);
-    x ^= x >> 33;
-    x *= UINT64_C(0xC4CEB9FE1A85EC53);
-    return x;
-}
-
-/* Folds n_words whole words, the first of which has index `first`. Four chains hide the latency of
- * the multiplications. */
-static uint64_t fold(const uint8_t *p, size_t n_words, uint64_t first) {
+/* Four chains hide the latency of the multiplications. */
+uint64_t csn_hash64_fold_ref(const uint8_t *p, size_t n_words) {
     uint64_t acc[4] = {0};
-    uint64_t salts = 0;
-    uint64_t salt = first * PHI;
     size_t i = 0;
     for (; i + 4 <= n_words; i += 4, p += 32) {
-        acc[0] ^= fmix64_start(load_le64(p));
-        acc[1] ^= fmix64_start(load_le64(p + 8));
-        acc[2] ^= fmix64_start(load_le64(p + 16));
-        acc[3] ^= fmix64_start(load_le64(p + 24));
-        salts ^= salt ^ (salt + PHI) ^ (salt + 2 * PHI) ^ (salt + 3 * PHI);
-        salt += 4 * PHI;
+        acc[0] ^= csn_hash64_start(csn_hash64_load(p));
+        acc[1] ^= csn_hash64_start(csn_hash64_load(p + 8));
+        acc[2] ^= csn_hash64_start(csn_hash64_load(p + 16));
+        acc[3] ^= csn_hash64_start(csn_hash64_load(p + 24));
     }
-    for (; i < n_words; i++, p += 8, salt += PHI) {
-        acc[0] ^= fmix64_start(load_le64(p));
-        salts ^= salt;
+    for (; i < n_words; i++, p += 8) {
+        acc[0] ^= csn_hash64_start(csn_hash64_load(p));
     }
     uint64_t words = acc[0] ^ acc[1] ^ acc[2] ^ acc[3];
-    return words ^ words >> 33 ^ salts;
+    return words ^ words >> 33;
+}
+
+static uint64_t fold(const uint8_t *p, size_t n_words) {
+#if defined(__x86_64__)
+    if (n_words >= 32 && (csn_cpu_flags() & CSN_CPU_AVX2) != 0) {
+        return csn_hash64_fold_avx2(p, n_words);
+    }
+#endif
+    return csn_hash64_fold_ref(p, n_words);
+}
+
+/* The parity of the sum over i < n of floor(a i / m), m > 0, by Euclid's steps on (m, a): the
+ * integral part of the slope is summed, the rest of the lattice is counted along the other axis. */
+static uint64_t floor_sum_parity(uint64_t n, uint64_t m, uint64_t a) {
+    uint64_t b = 0; /* the line is (a i + b) / m */
+    uint64_t sum = 0;
+    for (;;) {
+        sum += (a / m) * (n >> 1) + (b / m) * n; /* n (n - 1) / 2 is odd where n >> 1 is */
+        a %= m;
+        b %= m;
+        unsigned __int128 top = (unsigned __int128)a * n + b;
+        if (top < m) {
+            return sum & 1;
+        }
+        n = (uint64_t)(top / m);
+        b = (uint64_t)(top % m);
+        uint64_t slope = m;
+        m = a;
+        a = slope;
+    }
+}
+
+/* XOR of i * PHI over i < n. Bit k of it is the parity of the sum of floor(i * PHI / 2^k), where
+ * only PHI modulo 2^(k+1) matters: 64 sums of some log(n) steps each. */
+static uint64_t salts(uint64_t n) {
+    uint64_t all = 0;
+    if (n < MANY_WORDS) {
+        uint64_t salt = 0;
+        for (uint64_t i = 0; i < n; i++, salt += PHI) {
+            all ^= salt;
+        }
+        return all;
+    }
+    for (unsigned k = 0; k < 64; k++) {
+        uint64_t m = UINT64_C(1) << k;
+        all |= floor_sum_parity(n, m, PHI & (m - 1 + m)) << k;
+    }
+    return all;
 }
 
 void csn_hash64_init(csn_hash64_state *s) {
@@ -74,9 +102,9 @@ void csn_hash64_add(csn_hash64_state *s, const void *bytes, size_t n) {
         if ((s->n_bytes & 7) != 0) {
             return;
         }
-        s->acc ^= fold(s->tail, 1, s->n_bytes / 8 - 1);
+        s->acc ^= fold(s->tail, 1);
     }
-    s->acc ^= fold(p, n / 8, s->n_bytes / 8);
+    s->acc ^= fold(p, n / 8);
     if ((n & 7) != 0) {
         memcpy(s->tail, p + (n & ~(size_t)7), n & 7);
     }
@@ -84,36 +112,36 @@ void csn_hash64_add(csn_hash64_state *s, const void *bytes, size_t n) {
 }
 
 uint64_t csn_hash64_end(const csn_hash64_state *s) {
-    uint64_t acc = s->acc;
-    size_t have = (size_t)(s->n_bytes & 7);
-    if (have != 0) {
-        uint8_t last[8] = {0};
-        memcpy(last, s->tail, have);
-        acc ^= fold(last, 1, s->n_bytes / 8);
-    }
-    return fmix64(acc ^ s->n_bytes);
+    return csn_hash64_join(s->acc ^ csn_hash64_piece(s->tail, (size_t)(s->n_bytes & 7)), s->n_bytes,
+                           NULL);
 }
 
 uint64_t csn_hash64(const void *bytes, size_t n) {
-    csn_hash64_state s;
-    csn_hash64_init(&s);
-    csn_hash64_add(&s, bytes, n);
-    return csn_hash64_end(&s);
+    return csn_hash64_join(csn_hash64_piece(bytes, n), n, NULL);
 }
 
-uint64_t csn_hash64_piece(const void *bytes, size_t n, uint64_t offset) {
+uint64_t csn_hash64_piece(const void *bytes, size_t n) {
     const uint8_t *p = bytes;
-    uint64_t acc = fold(p, n / 8, offset / 8);
+    uint64_t acc = fold(p, n / 8);
     if ((n & 7) != 0) {
         uint8_t last[8] = {0};
         memcpy(last, p + (n & ~(size_t)7), n & 7);
-        acc ^= fold(last, 1, offset / 8 + n / 8);
+        acc ^= fold(last, 1);
     }
     return acc;
 }
 
-uint64_t csn_hash64_join(uint64_t pieces, uint64_t n_bytes) {
-    return fmix64(pieces ^ n_bytes);
+uint64_t csn_hash64_join(uint64_t pieces, uint64_t n_bytes, csn_hash64_salts *known) {
+    uint64_t n_words = n_bytes / 8 + ((n_bytes & 7) != 0);
+    if (known == NULL || n_words < FEW_WORDS) {
+        return fmix64(pieces ^ salts(n_words) ^ n_bytes);
+    }
+    size_t i = fmix64(n_words) % (sizeof(known->n_words) / sizeof(known->n_words[0]));
+    if (known->n_words[i] != n_words) {
+        known->n_words[i] = n_words;
+        known->salts[i] = salts(n_words);
+    }
+    return fmix64(pieces ^ known->salts[i] ^ n_bytes);
 }
 
 void csn_hash64_hex(uint64_t h, char out[20]) {

@@ -22,9 +22,14 @@ void csn_hash64_init(csn_hash64_state *s);
 void csn_hash64_add(csn_hash64_state *s, const void *bytes, size_t n);
 uint64_t csn_hash64_end(const csn_hash64_state *s);
 
-/* Parallel form: the XOR of the folds of all pieces, cut at multiples of 8 bytes, goes into
- * csn_hash64_join with the total length. `offset` = where the piece begins, a multiple of 8. */
-uint64_t csn_hash64_piece(const void *bytes, size_t n, uint64_t offset);
-uint64_t csn_hash64_join(uint64_t pieces, uint64_t n_bytes);
+/* Parallel form: the XOR of the pieces, cut at multiples of 8 bytes, goes into csn_hash64_join with
+ * the total length. Where a piece lay does not matter: hash64 does not know. A join of long input
+ * takes some 7 us however long it is, next to nothing when `known` (zeroed at first; may be NULL)
+ * has seen the length before: one thread at a time. */
+typedef struct csn_hash64_salts {
+    uint64_t n_words[64], salts[64];
+} csn_hash64_salts;
+uint64_t csn_hash64_piece(const void *bytes, size_t n);
+uint64_t csn_hash64_join(uint64_t pieces, uint64_t n_bytes, csn_hash64_salts *known);
 
 #endif

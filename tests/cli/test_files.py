@@ -117,7 +117,7 @@ class Verify(tool.Case):
         self.assertFalse(r[0]["valid"])
         self.assertEqual(p["code"], "Hash")
         self.assertEqual(p["tensor"], t["name"])
-        self.assertEqual(p["offset"], t["offset"])
+        self.assertEqual((p["offset"], p["bytes"]), (t["offset"], t["bytes"]))
         self.assertEqual(p["want"], t["hash"])
         self.assertNotEqual(p["got"], t["hash"])
         out = self.fails(FAILED, "verify", path).out
@@ -145,7 +145,7 @@ class Verify(tool.Case):
         self.assertIn(os.strerror(2), r[1]["problems"][0]["message"])
         for f in r:
             for p in f["problems"]:
-                self.assertTrue({"code", "section", "tensor", "offset", "want", "got"} <= set(p))
+                self.assertTrue({"code", "section", "tensor", "offset", "bytes", "want", "got"} <= set(p))
 
     def test_not_a_cmf_file_shows_both_values(self):
         path = self.path("text.cmf")

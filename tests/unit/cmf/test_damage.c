@@ -237,12 +237,17 @@ static void random_bit_flips_are_found(void **state) {
 struct seen {
     uint64_t n;
     char tensor[160];
+    uint64_t offset, n_bytes;
+    bool is_ordered; /* each behind the one before it */
 };
 
 static void keep_fault(void *ctx, const caisson_error *fault) {
     struct seen *s = ctx;
+    s->is_ordered = s->n == 0 || (s->is_ordered && fault->offset > s->offset);
     s->n++;
     snprintf(s->tensor, sizeof(s->tensor), "%s", fault->tensor);
+    s->offset = fault->offset;
+    s->n_bytes = fault->n_bytes;
 }
 
 static void verify_names_every_damaged_tensor(void **state) {
@@ -263,6 +268,8 @@ static void verify_names_every_damaged_tensor(void **state) {
         assert_int_equal(n, 1);
         assert_int_equal(s.n, 1);
         assert_true(csn_str_is(t->name, s.tensor));
+        assert_int_equal(s.offset, t->offset);
+        assert_int_equal(s.n_bytes, t->nbytes);
         node->bytes[t->offset + t->nbytes - 1] ^= 0x10;
     }
     /* all at once: it does not stop at the first */
@@ -274,6 +281,7 @@ static void verify_names_every_damaged_tensor(void **state) {
     struct seen s = {0};
     ASSERT_OK(csn_cmf_verify(c, pool, NULL, keep_fault, &s, &n, &err), &err);
     assert_int_equal(n, c->dir.n);
+    assert_true(s.is_ordered);
     csn_cmf_close(c);
     csn_pool_free(pool);
     free(b.p);
