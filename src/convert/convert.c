@@ -207,7 +207,7 @@ static caisson_status run(job *j) {
     j->n_total = 0;
     for (uint32_t i = 0; i < j->plan.n; i++) {
         const csn_convert_item *item = &j->plan.items[i];
-        uint64_t rows = item->source->shape.dim[0];
+        uint64_t rows = csn_convert_source_rows(item->source);
         uint64_t n_bytes = item->source->nbytes / rows * item->shape.dim[0];
         j->n_total += n_bytes;
         j->n_done += i < n_done ? n_bytes : 0;

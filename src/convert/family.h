@@ -18,13 +18,22 @@ typedef enum csn_dim {
     CSN_DIM_Q,  /* n_heads * head_dim */
     CSN_DIM_KV, /* n_kv_heads * head_dim */
     CSN_DIM_FFN,
-    CSN_DIM_HEAD /* head_dim */
+    CSN_DIM_HEAD,       /* head_dim */
+    CSN_DIM_ONE,        /* 1 */
+    CSN_DIM_EXPERTS,    /* moe.n_experts */
+    CSN_DIM_EXPERT_FFN, /* moe.moe_intermediate_size */
+    CSN_DIM_SHARED_FFN  /* moe.shared_expert_intermediate_size */
 } csn_dim;
 
 enum {
     CSN_ROW_OPTIONAL = 1,
-    CSN_ROW_NORM = 2,   /* a norm weight of the residual stream, q or k */
-    CSN_ROW_ROTARY = 4, /* rows are rotated: GGUF's llama order differs from ours */
+    CSN_ROW_NORM = 2,     /* a norm weight of the residual stream, q or k */
+    CSN_ROW_ROTARY = 4,   /* rows are rotated: GGUF's llama order differs from ours */
+    CSN_ROW_FFN = 8,      /* not in layers that have a router */
+    CSN_ROW_ROUTER = 16,  /* the router: a layer that has it is a mixture of experts */
+    CSN_ROW_MIXTURE = 32, /* only in layers that have a router */
+    CSN_ROW_EXPERT = 64,  /* the same, once an expert: a second "{}" stands for its number; a GGUF
+                           * tensor holds all of them, [experts][rows][cols] */
 };
 
 /* One tensor: ours <- Hugging Face | GGUF. "{}" stands for the layer's number; a row without it is
@@ -71,6 +80,8 @@ extern const csn_name_table csn_names_ffn_norm; /* the norm in front of it, with
 extern const csn_name_table csn_names_biases;   /* all optional */
 extern const csn_name_table csn_names_qk_norm;
 extern const csn_name_table csn_names_sandwich; /* Gemma's norms around the FFN */
+extern const csn_name_table csn_names_moe;      /* router and experts */
+extern const csn_name_table csn_names_shared;   /* the shared expert and its gate */
 
 /* Values that a family's configuration class gives to keys that config.json leaves out. 0 = the
  * key is required; n_kv_heads 0 = as n_heads; head_dim 0 = hidden_size / n_heads. */
@@ -99,6 +110,14 @@ caisson_status csn_config_layer_types(csn_config *c, csn_arena *arena, csn_arch 
 /* use_sliding_window, sliding_window, max_window_layers, layer_types of Qwen2 and Qwen3. */
 caisson_status csn_config_qwen_window(csn_config *c, csn_arena *arena, csn_arch *a,
                                       caisson_error *err);
+/* num_experts, num_experts_per_tok, moe_intermediate_size, norm_topk_prob (absent: `norm`), and
+ * with `has_shared` shared_expert_intermediate_size. Which layers are mixtures is decided by the
+ * tensors that are there. */
+caisson_status csn_config_moe(csn_config *c, bool norm, bool has_shared, csn_arch *a,
+                              caisson_error *err);
+/* expert_count, expert_used_count, expert_feed_forward_length and the shared expert's. */
+caisson_status csn_meta_moe(csn_meta *m, bool norm, bool has_shared, csn_arch *a,
+                            caisson_error *err);
 /* All layers full attention, as an explicit list. */
 caisson_status csn_arch_full_layers(csn_arch *a, csn_arena *arena, caisson_error *err);
 /* Sliding where (i + 1) % pattern != 0, as pattern and list. */

@@ -22,19 +22,36 @@ static uint64_t dim_of(const csn_arch *a, csn_dim d) {
     case CSN_DIM_KV: return (uint64_t)a->n_kv_heads * a->head_dim;
     case CSN_DIM_FFN: return a->intermediate_size;
     case CSN_DIM_HEAD: return a->head_dim;
+    case CSN_DIM_ONE: return 1;
+    case CSN_DIM_EXPERTS: return a->moe.n_experts;
+    case CSN_DIM_EXPERT_FFN: return a->moe.moe_intermediate_size;
+    case CSN_DIM_SHARED_FFN: return a->moe.shared_expert_intermediate_size;
     case CSN_DIM_NONE: break;
     }
     return 0;
 }
 
-/* The name of a row for one layer, in the arena. */
-static caisson_status name_for(planner *p, const char *pattern, uint32_t layer, csn_str *ret) {
+/* Which instance of a row. */
+typedef struct place {
+    uint32_t layer, expert;
+} place;
+
+/* The name of a row at one place, in the arena. */
+static caisson_status name_for(planner *p, const char *pattern, place at, csn_str *ret) {
     csn_buf b = CSN_BUF_INIT(1024);
-    const char *hole = strstr(pattern, "{}");
-    caisson_status status = hole == NULL
-                                ? csn_buf_str(&b, csn_str_from(pattern), p->err)
-                                : csn_buf_printf(&b, p->err, "%.*s%u%s", (int)(hole - pattern),
-                                                 pattern, layer, hole + 2);
+    const uint32_t numbers[] = {at.layer, at.expert};
+    caisson_status status = CAISSON_OK;
+    for (int i = 0; i < 2 && status == CAISSON_OK; i++) {
+        const char *hole = strstr(pattern, "{}");
+        if (hole == NULL) {
+            break;
+        }
+        status = csn_buf_printf(&b, p->err, "%.*s%u", (int)(hole - pattern), pattern, numbers[i]);
+        pattern = hole + 2;
+    }
+    if (status == CAISSON_OK) {
+        status = csn_buf_str(&b, csn_str_from(pattern), p->err);
+    }
     if (status == CAISSON_OK) {
         status = csn_arena_str(p->arena, csn_buf_view(&b), ret, p->err);
     }
@@ -80,18 +97,18 @@ static void find_prefix(planner *p) {
     }
 }
 
-static caisson_status find_source(planner *p, const csn_name_row *row, uint32_t layer,
-                                  csn_str *ret_name, const csn_tensor **ret) {
+static caisson_status find_source(planner *p, const csn_name_row *row, place at, csn_str *ret_name,
+                                  const csn_tensor **ret) {
     if (p->s->gguf != NULL) {
         *ret = NULL;
         if (row->gguf == NULL) {
             return CAISSON_OK;
         }
-        CSN_TRY(name_for(p, row->gguf, layer, ret_name));
+        CSN_TRY(name_for(p, row->gguf, at, ret_name));
         *ret = csn_directory_find(p->s->dir, *ret_name);
         return CAISSON_OK;
     }
-    CSN_TRY(name_for(p, row->hf != NULL ? row->hf : row->name, layer, ret_name));
+    CSN_TRY(name_for(p, row->hf != NULL ? row->hf : row->name, at, ret_name));
     csn_str ours = *ret_name;
     CSN_TRY(hf_name(p, ours, ret_name));
     *ret = csn_directory_find(p->s->dir, *ret_name);
@@ -101,8 +118,8 @@ static caisson_status find_source(planner *p, const csn_name_row *row, uint32_t 
     return CAISSON_OK;
 }
 
-static caisson_status check_shape(planner *p, const csn_name_row *row, const csn_tensor *t,
-                                  csn_convert_item *item) {
+static caisson_status check_shape(planner *p, const csn_name_row *row, place at,
+                                  const csn_tensor *t, csn_convert_item *item) {
     const csn_arch *a = &p->s->arch;
     csn_shape want = {.n_dims = row->cols == CSN_DIM_NONE ? 1 : 2,
                       .dim = {dim_of(a, row->rows), dim_of(a, row->cols)}};
@@ -116,8 +133,15 @@ static caisson_status check_shape(planner *p, const csn_name_row *row, const csn
     for (int i = 0; i < 2; i++) {
         item->row0 += dim_of(a, row->before[i]);
     }
-    if (t->shape.n_dims == want.n_dims && t->shape.dim[0] == want.dim[0] &&
-        (want.n_dims == 1 || t->shape.dim[1] == want.dim[1])) {
+    if ((row->flags & CSN_ROW_EXPERT) != 0 && p->s->gguf != NULL) { /* all experts in one */
+        item->row0 += at.expert * want.dim[0];
+        want = (csn_shape){.n_dims = 3, .dim = {a->moe.n_experts, want.dim[0], want.dim[1]}};
+    }
+    bool fits = t->shape.n_dims == want.n_dims;
+    for (uint32_t i = 0; i < want.n_dims && fits; i++) {
+        fits = t->shape.dim[i] == want.dim[i];
+    }
+    if (fits) {
         return CAISSON_OK;
     }
     char need[96], have[96];
@@ -148,13 +172,13 @@ static caisson_status find_scale(planner *p, csn_convert_item *item) {
     return CAISSON_OK;
 }
 
-static caisson_status add(planner *p, const csn_name_row *row, uint32_t layer) {
+static caisson_status add(planner *p, const csn_name_row *row, place at) {
     csn_convert_item *item = &p->plan->items[p->plan->n];
     csn_str source_name = {0};
     const csn_tensor *t;
     *item = (csn_convert_item){0};
-    CSN_TRY(name_for(p, row->name, layer, &item->name));
-    CSN_TRY(find_source(p, row, layer, &source_name, &t));
+    CSN_TRY(name_for(p, row->name, at, &item->name));
+    CSN_TRY(find_source(p, row, at, &source_name, &t));
     bool is_head = csn_str_is(item->name, "lm_head.weight");
     if (t == NULL) {
         if ((row->flags & CSN_ROW_OPTIONAL) != 0 && !(is_head && !p->s->arch.tie_word_embeddings)) {
@@ -172,7 +196,7 @@ static caisson_status add(planner *p, const csn_name_row *row, uint32_t layer) {
                         .what = "dtype cannot be decoded", .got = csn_str_from(t->dtype->name));
     }
     item->source = t;
-    CSN_TRY(check_shape(p, row, t, item));
+    CSN_TRY(check_shape(p, row, at, t, item));
     if (p->s->gguf != NULL) {
         bool turns = (row->flags & CSN_ROW_ROTARY) != 0 && p->s->family->gguf_permutes_rows;
         item->permute = turns ? p->s->arch.head_dim : 0;
@@ -218,22 +242,62 @@ static bool is_layer_row(const csn_name_row *row) {
     return strstr(row->name, "{}") != NULL;
 }
 
+/* A layer is a mixture of experts when the source has a router for it. */
+static caisson_status has_router(planner *p, uint32_t layer, bool *ret) {
+    const csn_name_table *const *tables = p->s->family->tables;
+    *ret = false;
+    for (size_t i = 0; tables[i] != NULL; i++) {
+        for (size_t k = 0; k < tables[i]->n; k++) {
+            if ((tables[i]->rows[k].flags & CSN_ROW_ROUTER) != 0) {
+                csn_str ignored;
+                const csn_tensor *t;
+                CSN_TRY(find_source(p, &tables[i]->rows[k], (place){layer, 0}, &ignored, &t));
+                *ret = *ret || t != NULL;
+            }
+        }
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status add_layer(planner *p, uint32_t layer) {
+    const csn_name_table *const *tables = p->s->family->tables;
+    bool is_mixture;
+    CSN_TRY(has_router(p, layer, &is_mixture));
+    for (size_t i = 0; tables[i] != NULL; i++) {
+        for (size_t k = 0; k < tables[i]->n; k++) {
+            const csn_name_row *row = &tables[i]->rows[k];
+            bool of_mixture = (row->flags & (CSN_ROW_MIXTURE | CSN_ROW_EXPERT)) != 0;
+            if (!is_layer_row(row) || (is_mixture && (row->flags & CSN_ROW_FFN) != 0) ||
+                (!is_mixture && of_mixture)) {
+                continue;
+            }
+            uint32_t n = (row->flags & CSN_ROW_EXPERT) != 0 ? p->s->arch.moe.n_experts : 1;
+            for (uint32_t e = 0; e < n; e++) {
+                CSN_TRY(add(p, row, (place){layer, e}));
+            }
+        }
+    }
+    return CAISSON_OK;
+}
+
+/* Each item needs a tensor of the source: fused ones give three at most, stacked ones as many as
+ * their first dim. */
+static uint64_t most_items(const csn_source *s) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < s->dir->n; i++) {
+        const csn_shape *shape = &s->dir->tensors[i].shape;
+        n += 3 + (shape->n_dims == 3 ? shape->dim[0] : 0);
+    }
+    return n;
+}
+
 caisson_status csn_convert_plan_make(const csn_source *s, const csn_log *log, csn_arena *arena,
                                      csn_convert_plan *ret, caisson_error *err) {
     csn_convert_plan plan = {0};
     planner p = {.s = s, .arena = arena, .plan = &plan, .prefix = "", .err = err};
     const csn_name_table *const *tables = s->family->tables;
-    uint64_t n_rows = 0;
     (void)log;
-    for (size_t i = 0; tables[i] != NULL; i++) {
-        n_rows += tables[i]->n;
-    }
-    /* Each item needs a tensor of the source, fused ones at most three. */
-    uint64_t most = n_rows * ((uint64_t)s->arch.n_layers + 1);
-    if (most > (uint64_t)s->dir->n * 3 + n_rows) {
-        most = (uint64_t)s->dir->n * 3 + n_rows;
-    }
-    CSN_TRY(CSN_ARENA_NEW(arena, (size_t)most + 1, &plan.items, err));
+    CSN_TRY(CSN_ARENA_NEW(arena, (size_t)most_items(s) + 1, &plan.items, err));
     CSN_TRY(CSN_ARENA_NEW(arena, (size_t)s->dir->n + 1, &p.used, err));
     if (s->gguf == NULL) {
         find_prefix(&p);
@@ -241,18 +305,12 @@ caisson_status csn_convert_plan_make(const csn_source *s, const csn_log *log, cs
     for (size_t i = 0; tables[i] != NULL; i++) {
         for (size_t k = 0; k < tables[i]->n; k++) {
             if (!is_layer_row(&tables[i]->rows[k])) {
-                CSN_TRY(add(&p, &tables[i]->rows[k], 0));
+                CSN_TRY(add(&p, &tables[i]->rows[k], (place){0, 0}));
             }
         }
     }
     for (uint32_t layer = 0; layer < s->arch.n_layers; layer++) {
-        for (size_t i = 0; tables[i] != NULL; i++) {
-            for (size_t k = 0; k < tables[i]->n; k++) {
-                if (is_layer_row(&tables[i]->rows[k])) {
-                    CSN_TRY(add(&p, &tables[i]->rows[k], layer));
-                }
-            }
-        }
+        CSN_TRY(add_layer(&p, layer));
     }
     CSN_TRY(check_leftover(&p));
     *ret = plan;
@@ -306,13 +364,19 @@ static bool fits(const csn_dtype *d, const csn_shape *shape) {
            d->nbytes(shape, &ignored, &e) == CAISSON_OK;
 }
 
+/* Small matrices whose errors decide which weights run at all. */
+static bool stays_f16(csn_str name) {
+    return csn_str_ends(name, CSN_STR("mlp.gate.weight")) ||
+           csn_str_ends(name, CSN_STR("shared_expert_gate.weight"));
+}
+
 static const csn_dtype *pick(const csn_convert_item *item, const csn_dtype *quant) {
     uint64_t n = 0;
     if (quant->is_float) {
         return quant; /* f32, f16, bf16: everything, norms too */
     }
     (void)csn_shape_count(&item->shape, &n);
-    if (item->shape.n_dims != 2 || n < 32) {
+    if (item->shape.n_dims != 2 || n < 32 || stays_f16(item->name)) {
         return dtype("f16");
     }
     return fits(quant, &item->shape) ? quant : dtype("q8_2f");

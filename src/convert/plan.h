@@ -31,6 +31,11 @@ caisson_status csn_convert_plan_make(const csn_source *s, const csn_log *log, cs
 /* Sets items[].to. A rule is taken at its word: what its dtype cannot hold is an error. */
 caisson_status csn_convert_plan_dtypes(csn_convert_plan *plan, const csn_convert_options *o,
                                        caisson_error *err);
+/* Rows of the source, a stack of matrices counted as one above the other. */
+static inline uint64_t csn_convert_source_rows(const csn_tensor *source) {
+    const csn_shape *s = &source->shape;
+    return s->n_dims == 3 ? s->dim[0] * s->dim[1] : s->dim[0];
+}
 /* '*' any run of characters, '?' one. */
 bool csn_glob(csn_str pattern, csn_str name);
 

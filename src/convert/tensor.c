@@ -96,8 +96,8 @@ static caisson_status read_whole(const csn_source *s, const csn_tensor *t, float
  * elements have bytes of their own, else one row. */
 static void source_grid(const csn_convert_item *item, uint64_t *rows, uint64_t *cols) {
     const csn_shape *shape = &item->source->shape;
-    *rows = shape->dim[0];
-    *cols = shape->n_dims == 2 ? shape->dim[1] : 1;
+    *rows = csn_convert_source_rows(item->source);
+    *cols = shape->n_dims > 1 ? shape->dim[shape->n_dims - 1] : 1;
     if (shape->n_dims == 1 && item->permute == 0) {
         *rows = 1;
         *cols = shape->dim[0];

@@ -28,8 +28,9 @@ caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_comput
     uint64_t half = (uint64_t)plan->layers[0].head_dim / 2;
     bool int8 = compute == CSN_COMPUTE_INT8;
     uint64_t low_rows = max_n < CSN_LOGIT_ROWS ? max_n : CSN_LOGIT_ROWS;
+    uint64_t n_mixed = plan->max_experts != 0 ? max_n : 0;
     uint64_t total = 0;
-    uint64_t at[14];
+    uint64_t at[20];
     uint64_t x8_bytes = 0;
     bool fits =
         add_floats(&total, max_n, plan->hidden, &at[0]) &&
@@ -45,6 +46,12 @@ caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_comput
         add_floats(&total, csn_attention_scratch(plan, csn_pool_n_threads(pool)), 1, &at[10]) &&
         add_floats(&total, int8 ? max_n : 0, cols, &at[11]) &&
         add_floats(&total, int8 ? low_rows : 0, plan->vocab, &at[12]) &&
+        add_floats(&total, max_n, plan->max_experts, &at[13]) &&
+        add_floats(&total, max_n, 2 * (uint64_t)plan->max_top_k, &at[14]) &&
+        add_floats(&total, n_mixed, 3, &at[15]) &&
+        add_floats(&total, n_mixed, plan->hidden, &at[16]) &&
+        add_floats(&total, n_mixed, plan->hidden, &at[17]) &&
+        add_floats(&total, n_mixed, plan->hidden, &at[18]) &&
         csn_x8_nbytes(max_n, cols, &x8_bytes) && csn_align_up(x8_bytes, 64, &x8_bytes);
     uint64_t n_x8 = int8 ? CSN_MAX_LINEAR : 0;
     uint64_t bytes = 0;
@@ -67,6 +74,16 @@ caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_comput
     f.scratch = f.memory + at[10];
     f.ops.scaled = f.memory + at[11];
     f.low = f.memory + at[12];
+    f.mixed = f.memory + at[16];
+    f.moe = (csn_moe_memory){.logits = f.memory + at[13],
+                             .picks = (csn_pick *)(f.memory + at[14]),
+                             .rows = (uint32_t *)(f.memory + at[15]),
+                             .cursor = (uint32_t *)(f.memory + at[15]) + n_mixed,
+                             .weights = f.memory + at[15] + 2 * n_mixed,
+                             .x = f.memory + at[17],
+                             .y = f.memory + at[18],
+                             .gate = f.gate,
+                             .up = f.up};
     uint8_t *x8 = (uint8_t *)(f.memory + total);
     for (uint64_t i = 0; i < n_x8; i++) {
         f.ops.x8[i] = x8 + i * x8_bytes;
@@ -127,34 +144,28 @@ static void project(csn_forward *f, const csn_weight *w, const float *in, uint64
     csn_block_add(&f->ops, h, f->x, n, dim);
 }
 
-struct gated {
-    const csn_vec *vec;
-    int act;
-    float *gate;
-    const float *up;
-    uint64_t dim;
-};
-
-static void act_rows(void *ctx, uint64_t n, uint64_t r0, uint64_t r1) {
-    const struct gated *g = ctx;
-    for (uint64_t t = 0; t < n; t++) {
-        g->vec->act_mul(g->act, g->gate + t * g->dim + r0, g->up + t * g->dim + r0, r1 - r0);
-    }
-}
-
 static void ffn(csn_forward *f, const csn_layer *l, float *h, uint64_t n) {
-    uint64_t dim = f->plan->hidden;
-    csn_block_norm(&f->ops, h, dim, l->pre_ffn_norm, f->plan->norm_eps, f->x, dim, n, dim);
-    csn_linear items[2] = {{&l->gate, f->gate, l->ffn}, {&l->up, f->up, l->ffn}};
-    struct gated g = {f->ops.vec, f->plan->act, f->gate, f->up, l->ffn};
-    csn_ops_linear(&f->ops, items, 2, f->x, dim, n, act_rows, &g);
-    project(f, &l->down, f->gate, l->ffn, l->post_ffn_norm, h, n);
+    const csn_plan *p = f->plan;
+    uint64_t dim = p->hidden;
+    csn_block_norm(&f->ops, h, dim, l->pre_ffn_norm, p->norm_eps, f->x, dim, n, dim);
+    if (l->moe == NULL) {
+        csn_block_gate_up(&f->ops, p->act, &l->gate, &l->up, f->x, dim, n, f->gate, f->up);
+        project(f, &l->down, f->gate, l->ffn, l->post_ffn_norm, h, n);
+        return;
+    }
+    csn_block_moe(&f->ops, p, l->moe, &f->moe, f->x, f->mixed, n);
+    if (l->post_ffn_norm != NULL) {
+        csn_block_norm(&f->ops, f->mixed, dim, l->post_ffn_norm, p->norm_eps, f->mixed, dim, n,
+                       dim);
+    }
+    csn_block_add(&f->ops, h, f->mixed, n, dim);
 }
 
+/* Visit i of a layer. */
 static void layer(csn_forward *f, csn_kv *kv, uint32_t i, uint32_t pos0, uint64_t n,
                   uint64_t row0) {
     const csn_plan *p = f->plan;
-    const csn_layer *l = &p->layers[i];
+    const csn_layer *l = &p->layers[i % p->n_layers];
     uint64_t dim = p->hidden;
     uint64_t q_dim = l->q.m.rows;
     uint64_t kv_dim = l->k.m.rows;
@@ -180,10 +191,15 @@ caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, u
         uint64_t table = (uint64_t)i * f->max_n * (p->layers[0].head_dim / 2);
         csn_rope_tables(&p->ropes[i], use_long, pos0, (uint32_t)n, f->cos + table, f->sin + table);
     }
-    for (uint32_t i = 0; i < p->n_layers; i++) {
-        CSN_TRY(csn_progress_tell(progress, "layers", i, p->n_layers, err));
-        /* only keys and values of rows before row0 are needed from the last layer */
-        layer(f, kv, i, pos0, n, i + 1 < p->n_layers ? 0 : row0);
+    uint32_t n_visits = csn_plan_n_visits(p);
+    for (uint32_t i = 0; i < n_visits; i++) {
+        CSN_TRY(csn_progress_tell(progress, "layers", i, n_visits, err));
+        if (p->loop_norm && i > 0 && i % p->n_layers == 0) {
+            csn_block_norm(&f->ops, f->h, p->hidden, p->final_norm, p->norm_eps, f->h, p->hidden, n,
+                           p->hidden);
+        }
+        /* only keys and values of rows before row0 are needed from the last visit */
+        layer(f, kv, i, pos0, n, i + 1 < n_visits ? 0 : row0);
     }
     return CAISSON_OK;
 }

@@ -19,6 +19,8 @@ typedef struct csn_forward {
     float *gate, *up; /* [max_n][max_ffn] */
     float *cos, *sin; /* [n_ropes][max_n][head_dim / 2] */
     float *scratch;
+    float *mixed; /* [max_n][hidden] result of a mixture, when there is one */
+    csn_moe_memory moe;
     float *low; /* [CSN_LOGIT_ROWS][vocab] second part of the head's product, int8 mode */
 } csn_forward;
 

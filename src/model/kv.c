@@ -18,16 +18,18 @@ static bool sizes(const csn_layer *l, uint32_t n_ctx, csn_kv_type type_k, csn_kv
 caisson_status csn_kv_new(const csn_plan *plan, uint32_t n_ctx, csn_kv_type type_k,
                           csn_kv_type type_v, csn_kv *ret, caisson_error *err) {
     csn_kv kv = {.type_k = type_k, .type_v = type_v, .n_ctx = n_ctx};
-    CSN_TRY(CSN_NEW(plan->n_layers, &kv.layer_offset, err));
+    uint32_t n_visits = csn_plan_n_visits(plan);
+    CSN_TRY(CSN_NEW(n_visits, &kv.visit_offset, err));
     uint64_t total = 0;
     bool fits = true;
-    for (uint32_t i = 0; i < plan->n_layers && fits; i++) {
+    for (uint32_t i = 0; i < n_visits && fits; i++) {
+        const csn_layer *l = &plan->layers[i % plan->n_layers];
         struct head_bytes b;
         uint64_t one;
         uint64_t layer;
-        kv.layer_offset[i] = total;
-        fits = sizes(&plan->layers[i], n_ctx, type_k, type_v, &b) && csn_add(b.k, b.v, &one) &&
-               csn_mul(one, plan->layers[i].n_kv_heads, &layer) && csn_add(total, layer, &total);
+        kv.visit_offset[i] = total;
+        fits = sizes(l, n_ctx, type_k, type_v, &b) && csn_add(b.k, b.v, &one) &&
+               csn_mul(one, l->n_kv_heads, &layer) && csn_add(total, layer, &total);
     }
     size_t bytes;
     caisson_status s;
@@ -41,7 +43,7 @@ caisson_status csn_kv_new(const csn_plan *plan, uint32_t n_ctx, csn_kv_type type
     }
     if (s != CAISSON_OK) {
         csn_error_section(err, "kv cache");
-        csn_free(kv.layer_offset);
+        csn_free(kv.visit_offset);
         return s;
     }
     kv.nbytes = total;
@@ -50,14 +52,14 @@ caisson_status csn_kv_new(const csn_plan *plan, uint32_t n_ctx, csn_kv_type type
 }
 
 void csn_kv_free(csn_kv *kv) {
-    csn_free(kv->layer_offset);
+    csn_free(kv->visit_offset);
     csn_free(kv->bytes);
     *kv = (csn_kv){0};
 }
 
-csn_kv_head csn_kv_get(const csn_kv *kv, const csn_layer *l, uint32_t i_layer, uint32_t i_head) {
+csn_kv_head csn_kv_get(const csn_kv *kv, const csn_layer *l, uint32_t i_visit, uint32_t i_head) {
     struct head_bytes b = {0, 0};
     (void)sizes(l, kv->n_ctx, kv->type_k, kv->type_v, &b); /* checked by csn_kv_new */
-    uint8_t *base = kv->bytes + kv->layer_offset[i_layer] + i_head * (b.k + b.v);
+    uint8_t *base = kv->bytes + kv->visit_offset[i_visit] + i_head * (b.k + b.v);
     return (csn_kv_head){kv->type_k, kv->type_v, base, base + b.k, l->head_dim};
 }

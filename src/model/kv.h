@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keys and values of one timeline: for each layer and kv head the arrays of kernels/vec.h, in
- * one block of memory. */
+/* The keys and values of one timeline: for each visit of a layer and kv head the arrays of
+ * kernels/vec.h, in one block of memory. */
 #ifndef CSN_MODEL_KV_H
 #define CSN_MODEL_KV_H
 
@@ -9,7 +9,7 @@
 typedef struct csn_kv {
     csn_kv_type type_k, type_v;
     uint32_t n_ctx;
-    uint64_t *layer_offset; /* [n_layers] */
+    uint64_t *visit_offset; /* [csn_plan_n_visits] */
     uint8_t *bytes;
     uint64_t nbytes;
 } csn_kv;
@@ -19,6 +19,6 @@ caisson_status csn_kv_new(const csn_plan *plan, uint32_t n_ctx, csn_kv_type type
                           csn_kv_type type_v, csn_kv *ret, caisson_error *err);
 void csn_kv_free(csn_kv *kv); /* of a zeroed one too */
 
-csn_kv_head csn_kv_get(const csn_kv *kv, const csn_layer *l, uint32_t i_layer, uint32_t i_head);
+csn_kv_head csn_kv_get(const csn_kv *kv, const csn_layer *l, uint32_t i_visit, uint32_t i_head);
 
 #endif

@@ -114,6 +114,10 @@ void csn_model_describe_layer(const csn_model *m, uint32_t i_layer, csn_jw *w) {
     number(w, CSN_STR("rotary_dim"), m->plan.ropes[l->i_rope].rotary_dim);
     number(w, CSN_STR("window"), l->window);
     number(w, CSN_STR("ffn"), l->ffn);
+    if (l->moe != NULL) {
+        number(w, CSN_STR("experts"), l->moe->n_experts);
+        number(w, CSN_STR("experts_per_token"), l->moe->top_k);
+    }
     csn_jw_key(w, CSN_STR("blocks"));
     csn_jw_array(w);
     block(w, "norm", "input_layernorm.weight is there");
@@ -121,8 +125,18 @@ void csn_model_describe_layer(const csn_model *m, uint32_t i_layer, csn_jw *w) {
     block(w, "norm",
           l->post_attn_norm != NULL ? "pre_feedforward_layernorm.weight is there"
                                     : "post_attention_layernorm.weight, no sandwich");
-    block(w, m->plan.act == CSN_VEC_SILU ? "gated FFN, silu" : "gated FFN, gelu_tanh",
-          "mlp.gate_proj.weight is there and no router; arch.hidden_act");
+    bool silu = m->plan.act == CSN_VEC_SILU;
+    if (l->moe == NULL) {
+        block(w, silu ? "gated FFN, silu" : "gated FFN, gelu_tanh",
+              "mlp.gate_proj.weight is there and no router; arch.hidden_act");
+    } else {
+        block(w, silu ? "mixture of experts, silu" : "mixture of experts, gelu_tanh",
+              "mlp.gate.weight is there; arch.moe, arch.hidden_act");
+        if (l->moe->shared != NULL) {
+            block(w, l->moe->shared_gate != NULL ? "shared expert with a gate" : "shared expert",
+                  "mlp.shared_expert.gate_proj.weight is there");
+        }
+    }
     if (l->post_ffn_norm != NULL) {
         block(w, "norm of the FFN's output", "post_feedforward_layernorm.weight is there");
     }

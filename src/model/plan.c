@@ -9,27 +9,18 @@
 
 #include "base/size.h"
 #include "model/blocks/blocks.h"
+#include "model/plan_internal.h"
 
-struct maker {
-    csn_store *store;
-    const csn_arch *arch;
-    const csn_directory *dir;
-    csn_arena *arena;
-    csn_plan *plan;
-    bool *used; /* [dir->n] tensors that the plan executes */
-    char name[160];
-};
-
-static csn_str tensor_name(struct maker *m, uint32_t i_layer, const char *suffix) {
+csn_str csn_plan_name(struct csn_maker *m, uint32_t i_layer, const char *suffix) {
     int n = snprintf(m->name, sizeof(m->name), "model.layers.%u.%s", i_layer, suffix);
     return csn_str_make(m->name, n > 0 ? (size_t)n : 0);
 }
 
-static bool has(const struct maker *m, csn_str name) {
+bool csn_plan_has(const struct csn_maker *m, csn_str name) {
     return csn_directory_find(m->dir, name) != NULL;
 }
 
-static caisson_status get(struct maker *m, csn_str name, csn_matrix *ret, caisson_error *err) {
+static caisson_status get(struct csn_maker *m, csn_str name, csn_matrix *ret, caisson_error *err) {
     const csn_tensor *t = csn_directory_find(m->dir, name);
     if (t == NULL) {
         return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory", .tensor = name,
@@ -44,9 +35,8 @@ static caisson_status get(struct maker *m, csn_str name, csn_matrix *ret, caisso
     return csn_store_matrix(m->store, name, ret, err);
 }
 
-/* A matrix [rows][cols]; rows 0 = any number above 0. */
-static caisson_status get_weight(struct maker *m, csn_str name, uint64_t rows, uint64_t cols,
-                                 csn_weight *ret, caisson_error *err) {
+caisson_status csn_plan_weight(struct csn_maker *m, csn_str name, uint64_t rows, uint64_t cols,
+                               csn_weight *ret, caisson_error *err) {
     csn_matrix mat;
     CSN_TRY(get(m, name, &mat, err));
     if (mat.cols != cols) {
@@ -69,7 +59,7 @@ static caisson_status get_weight(struct maker *m, csn_str name, uint64_t rows, u
 }
 
 /* n values as f32, plus `add`. */
-static caisson_status get_vector(struct maker *m, csn_str name, uint64_t n, float add,
+static caisson_status get_vector(struct csn_maker *m, csn_str name, uint64_t n, float add,
                                  const float **ret, caisson_error *err) {
     csn_matrix mat;
     CSN_TRY(get(m, name, &mat, err));
@@ -90,7 +80,7 @@ static caisson_status get_vector(struct maker *m, csn_str name, uint64_t n, floa
     return CAISSON_OK;
 }
 
-static caisson_status get_norm(struct maker *m, csn_str name, uint64_t n, const float **ret,
+static caisson_status get_norm(struct csn_maker *m, csn_str name, uint64_t n, const float **ret,
                                caisson_error *err) {
     return get_vector(m, name, n, m->arch->norm_style == CSN_NORM_GEMMA ? 1.0f : 0.0f, ret, err);
 }
@@ -108,17 +98,15 @@ static caisson_status check_arch(const csn_arch *a, caisson_error *err) {
             return refuse(err, "layer_types", "this build runs attention layers only");
         }
     }
-    if (a->moe.present) {
-        return refuse(err, "moe", "this build does not run mixtures of experts");
+    if (a->moe.present && (a->moe.router_sigmoid || a->moe.router_resonance)) {
+        return refuse(err, a->moe.router_sigmoid ? "moe.router_sigmoid" : "moe.router_resonance",
+                      "this build routes by softmax only");
     }
     if (a->mla.present) {
         return refuse(err, "mla", "this build does not run latent attention");
     }
     if (a->has_g3n) {
         return refuse(err, "g3n", "this build does not run this stack");
-    }
-    if (a->num_loops > 1) {
-        return refuse(err, "num_loops", "this build does not run looped models");
     }
     if (a->head_clusters != 0) {
         return refuse(err, "head_clusters", "this build does not run clustered heads");
@@ -135,30 +123,33 @@ static caisson_status check_arch(const csn_arch *a, caisson_error *err) {
 }
 
 /* The biases that are there. q, k and v: all three or none (facts 15.1). */
-static caisson_status add_bias(struct maker *m, uint32_t i, const char *suffix, csn_weight *w,
+static caisson_status add_bias(struct csn_maker *m, uint32_t i, const char *suffix, csn_weight *w,
                                caisson_error *err) {
-    csn_str name = tensor_name(m, i, suffix);
-    if (!has(m, name)) {
+    csn_str name = csn_plan_name(m, i, suffix);
+    if (!csn_plan_has(m, name)) {
         return CAISSON_OK;
     }
     return get_vector(m, name, w->m.rows, 0.0f, &w->bias, err);
 }
 
-static caisson_status add_biases(struct maker *m, uint32_t i, csn_layer *l, caisson_error *err) {
+static caisson_status add_biases(struct csn_maker *m, uint32_t i, csn_layer *l,
+                                 caisson_error *err) {
     CSN_TRY(add_bias(m, i, "self_attn.q_proj.bias", &l->q, err));
     CSN_TRY(add_bias(m, i, "self_attn.k_proj.bias", &l->k, err));
     CSN_TRY(add_bias(m, i, "self_attn.v_proj.bias", &l->v, err));
     CSN_TRY(add_bias(m, i, "self_attn.o_proj.bias", &l->o, err));
-    CSN_TRY(add_bias(m, i, "mlp.gate_proj.bias", &l->gate, err));
-    CSN_TRY(add_bias(m, i, "mlp.up_proj.bias", &l->up, err));
-    CSN_TRY(add_bias(m, i, "mlp.down_proj.bias", &l->down, err));
+    if (l->moe == NULL) {
+        CSN_TRY(add_bias(m, i, "mlp.gate_proj.bias", &l->gate, err));
+        CSN_TRY(add_bias(m, i, "mlp.up_proj.bias", &l->up, err));
+        CSN_TRY(add_bias(m, i, "mlp.down_proj.bias", &l->down, err));
+    }
     bool all = l->q.bias != NULL && l->k.bias != NULL && l->v.bias != NULL;
     if (!all && (l->q.bias != NULL || l->k.bias != NULL || l->v.bias != NULL)) {
         const char *first = l->q.bias == NULL   ? "self_attn.q_proj.bias"
                             : l->k.bias == NULL ? "self_attn.k_proj.bias"
                                                 : "self_attn.v_proj.bias";
         return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory",
-                        .tensor = tensor_name(m, i, first),
+                        .tensor = csn_plan_name(m, i, first),
                         .what = "a layer has biases for some of q, k and v, but not for this one");
     }
     return CAISSON_OK;
@@ -166,22 +157,24 @@ static caisson_status add_biases(struct maker *m, uint32_t i, csn_layer *l, cais
 
 /* Without a sandwich, post_attention_layernorm is the norm before the FFN; with one
  * (pre_feedforward_layernorm is there) it applies to the attention's output. */
-static caisson_status plan_norms(struct maker *m, uint32_t i, csn_layer *l, caisson_error *err) {
+static caisson_status plan_norms(struct csn_maker *m, uint32_t i, csn_layer *l,
+                                 caisson_error *err) {
     uint64_t hidden = m->plan->hidden;
-    CSN_TRY(get_norm(m, tensor_name(m, i, "input_layernorm.weight"), hidden, &l->input_norm, err));
-    if (!has(m, tensor_name(m, i, "pre_feedforward_layernorm.weight"))) {
-        return get_norm(m, tensor_name(m, i, "post_attention_layernorm.weight"), hidden,
+    CSN_TRY(
+        get_norm(m, csn_plan_name(m, i, "input_layernorm.weight"), hidden, &l->input_norm, err));
+    if (!csn_plan_has(m, csn_plan_name(m, i, "pre_feedforward_layernorm.weight"))) {
+        return get_norm(m, csn_plan_name(m, i, "post_attention_layernorm.weight"), hidden,
                         &l->pre_ffn_norm, err);
     }
-    CSN_TRY(get_norm(m, tensor_name(m, i, "pre_feedforward_layernorm.weight"), hidden,
+    CSN_TRY(get_norm(m, csn_plan_name(m, i, "pre_feedforward_layernorm.weight"), hidden,
                      &l->pre_ffn_norm, err));
-    CSN_TRY(get_norm(m, tensor_name(m, i, "post_attention_layernorm.weight"), hidden,
+    CSN_TRY(get_norm(m, csn_plan_name(m, i, "post_attention_layernorm.weight"), hidden,
                      &l->post_attn_norm, err));
-    return get_norm(m, tensor_name(m, i, "post_feedforward_layernorm.weight"), hidden,
+    return get_norm(m, csn_plan_name(m, i, "post_feedforward_layernorm.weight"), hidden,
                     &l->post_ffn_norm, err);
 }
 
-static caisson_status plan_attention(struct maker *m, uint32_t i, csn_layer *l,
+static caisson_status plan_attention(struct csn_maker *m, uint32_t i, csn_layer *l,
                                      caisson_error *err) {
     const csn_arch *a = m->arch;
     uint64_t hidden = m->plan->hidden;
@@ -197,26 +190,26 @@ static caisson_status plan_attention(struct maker *m, uint32_t i, csn_layer *l,
                         .what = "query heads are not a multiple of key heads",
                         CSN_VALUES(l->n_kv_heads, l->n_heads));
     }
-    csn_str q_name = tensor_name(m, i, "self_attn.q_proj.weight");
+    csn_str q_name = csn_plan_name(m, i, "self_attn.q_proj.weight");
     const csn_tensor *q = csn_directory_find(m->dir, q_name);
     if (q != NULL && q->shape.n_dims > 0 && q->shape.dim[0] == 2 * q_rows) {
         return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = q_name,
                         .what = "this build does not run attention with an output gate",
                         CSN_VALUES(q_rows, 2 * q_rows));
     }
-    CSN_TRY(get_weight(m, q_name, q_rows, hidden, &l->q, err));
-    CSN_TRY(
-        get_weight(m, tensor_name(m, i, "self_attn.k_proj.weight"), kv_rows, hidden, &l->k, err));
-    CSN_TRY(
-        get_weight(m, tensor_name(m, i, "self_attn.v_proj.weight"), kv_rows, hidden, &l->v, err));
-    CSN_TRY(
-        get_weight(m, tensor_name(m, i, "self_attn.o_proj.weight"), hidden, q_rows, &l->o, err));
-    csn_str name = tensor_name(m, i, "self_attn.q_norm.weight");
-    if (has(m, name)) {
+    CSN_TRY(csn_plan_weight(m, q_name, q_rows, hidden, &l->q, err));
+    CSN_TRY(csn_plan_weight(m, csn_plan_name(m, i, "self_attn.k_proj.weight"), kv_rows, hidden,
+                            &l->k, err));
+    CSN_TRY(csn_plan_weight(m, csn_plan_name(m, i, "self_attn.v_proj.weight"), kv_rows, hidden,
+                            &l->v, err));
+    CSN_TRY(csn_plan_weight(m, csn_plan_name(m, i, "self_attn.o_proj.weight"), hidden, q_rows,
+                            &l->o, err));
+    csn_str name = csn_plan_name(m, i, "self_attn.q_norm.weight");
+    if (csn_plan_has(m, name)) {
         CSN_TRY(get_norm(m, name, l->head_dim, &l->q_norm, err));
     }
-    name = tensor_name(m, i, "self_attn.k_norm.weight");
-    if (has(m, name)) {
+    name = csn_plan_name(m, i, "self_attn.k_norm.weight");
+    if (csn_plan_has(m, name)) {
         CSN_TRY(get_norm(m, name, l->head_dim, &l->k_norm, err));
     }
     bool is_local = csn_arch_is_local(a, i);
@@ -224,15 +217,20 @@ static caisson_status plan_attention(struct maker *m, uint32_t i, csn_layer *l,
     return csn_rope_plan(a, i, m->arena, m->plan, &l->i_rope, err);
 }
 
-static caisson_status plan_ffn(struct maker *m, uint32_t i, csn_layer *l, caisson_error *err) {
-    uint64_t hidden = m->plan->hidden;
-    CSN_TRY(get_weight(m, tensor_name(m, i, "mlp.gate_proj.weight"), 0, hidden, &l->gate, err));
-    l->ffn = (uint32_t)l->gate.m.rows;
-    CSN_TRY(get_weight(m, tensor_name(m, i, "mlp.up_proj.weight"), l->ffn, hidden, &l->up, err));
-    return get_weight(m, tensor_name(m, i, "mlp.down_proj.weight"), hidden, l->ffn, &l->down, err);
+static caisson_status plan_ffn(struct csn_maker *m, uint32_t i, csn_layer *l, caisson_error *err) {
+    if (csn_plan_has(m, csn_plan_name(m, i, "mlp.gate.weight"))) {
+        return csn_moe_plan(m, i, l, err);
+    }
+    csn_expert ffn;
+    CSN_TRY(csn_plan_expert(m, i, "mlp.", &ffn, err));
+    l->gate = ffn.gate;
+    l->up = ffn.up;
+    l->down = ffn.down;
+    l->ffn = (uint32_t)ffn.gate.m.rows;
+    return CAISSON_OK;
 }
 
-static caisson_status plan_ends(struct maker *m, caisson_error *err) {
+static caisson_status plan_ends(struct csn_maker *m, caisson_error *err) {
     const csn_arch *a = m->arch;
     csn_plan *p = m->plan;
     csn_str embed = CSN_STR("model.embed_tokens.weight");
@@ -245,23 +243,23 @@ static caisson_status plan_ends(struct maker *m, caisson_error *err) {
     }
     p->bytes_per_token += p->embed.nbytes / p->embed.rows;
     CSN_TRY(get_norm(m, CSN_STR("model.norm.weight"), p->hidden, &p->final_norm, err));
-    if (!has(m, head) && a->tie_word_embeddings) {
+    if (!csn_plan_has(m, head) && a->tie_word_embeddings) {
         p->head_is_tied = true;
         head = embed;
     }
-    CSN_TRY(get_weight(m, head, 0, p->hidden, &p->head, err));
+    CSN_TRY(csn_plan_weight(m, head, 0, p->hidden, &p->head, err));
     if (p->head.rows > p->vocab) {
         p->head.rows = p->vocab;
     }
     csn_str bias = CSN_STR("lm_head.bias");
-    return has(m, bias) ? get_vector(m, bias, p->head.m.rows, 0.0f, &p->head.bias, err)
-                        : CAISSON_OK;
+    return csn_plan_has(m, bias) ? get_vector(m, bias, p->head.m.rows, 0.0f, &p->head.bias, err)
+                                 : CAISSON_OK;
 }
 
 /* Tensors of the backbone that no block of the plan reads would change the result if they were
  * run: refuse them. What lies outside the backbone (skills, multi-token prediction, vision) or
  * repeats what is there (transposed copies, frequency buffers) is left alone. */
-static caisson_status check_unused(const struct maker *m, caisson_error *err) {
+static caisson_status check_unused(const struct csn_maker *m, caisson_error *err) {
     for (uint32_t i = 0; i < m->dir->n; i++) {
         csn_str name = m->dir->tensors[i].name;
         bool backbone = (csn_str_starts(name, CSN_STR("model.")) &&
@@ -288,6 +286,8 @@ caisson_status csn_plan_make(csn_store *store, csn_arena *arena, csn_plan *ret,
     csn_plan plan = {.hidden = a->hidden_size,
                      .vocab = a->vocab_size,
                      .n_layers = a->n_layers,
+                     .n_loops = a->num_loops,
+                     .loop_norm = a->loop_final_norm,
                      .norm_eps = (float)a->rms_norm_eps,
                      .attn_softcap = (float)a->attn_logit_softcapping,
                      .final_softcap = (float)a->final_logit_softcapping,
@@ -300,16 +300,18 @@ caisson_status csn_plan_make(csn_store *store, csn_arena *arena, csn_plan *ret,
     plan.attn_scale = (float)(1.0 / sqrt(per_head));
     plan.rope_original = a->longrope.present ? a->longrope.original_max_position_embeddings : 0;
 
-    struct maker m = {.store = store, .arch = a, .dir = &cmf->dir, .arena = arena, .plan = &plan};
+    struct csn_maker m = {
+        .store = store, .arch = a, .dir = &cmf->dir, .arena = arena, .plan = &plan};
     CSN_TRY(CSN_ARENA_NEW(arena, cmf->dir.n, &m.used, err));
     CSN_TRY(plan_ends(&m, err));
     /* every layer needs tensors, so a number of layers that the file cannot hold ends here */
     if (a->n_layers > cmf->dir.n) {
         return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory",
-                        .tensor = tensor_name(&m, a->n_layers - 1, "input_layernorm.weight"),
+                        .tensor = csn_plan_name(&m, a->n_layers - 1, "input_layernorm.weight"),
                         .what = "more layers than tensors", CSN_VALUES(a->n_layers, cmf->dir.n));
     }
     CSN_TRY(CSN_ARENA_NEW(arena, a->n_layers, &plan.layers, err));
+    uint64_t outside = plan.bytes_per_token;
     for (uint32_t i = 0; i < a->n_layers; i++) {
         csn_layer *l = &plan.layers[i];
         CSN_TRY(plan_norms(&m, i, l, err));
@@ -319,7 +321,12 @@ caisson_status csn_plan_make(csn_store *store, csn_arena *arena, csn_plan *ret,
         plan.max_q = widest(plan.max_q, l->q.m.rows);
         plan.max_kv = widest(plan.max_kv, l->k.m.rows);
         plan.max_ffn = widest(plan.max_ffn, l->ffn);
+        if (l->moe != NULL) {
+            plan.max_experts = widest(plan.max_experts, l->moe->n_experts);
+            plan.max_top_k = widest(plan.max_top_k, l->moe->top_k);
+        }
     }
+    plan.bytes_per_token += (plan.bytes_per_token - outside) * (a->num_loops - 1);
     CSN_TRY(check_unused(&m, err));
     *ret = plan;
     return CAISSON_OK;

@@ -18,6 +18,20 @@ typedef struct csn_weight {
     const float *bias;      /* [rows] or NULL */
 } csn_weight;
 
+typedef struct csn_expert { /* down (act(gate x) * (up x)) */
+    csn_weight gate, up, down;
+} csn_expert;
+
+typedef struct csn_moe {
+    csn_weight router;       /* [n_experts][hidden] */
+    csn_expert *experts;     /* [n_experts] */
+    csn_expert *shared;      /* runs for every token; or NULL */
+    csn_weight *shared_gate; /* [1][hidden]: its sigmoid weighs the shared expert; NULL = 1 */
+    uint32_t n_experts, top_k;
+    bool norm_topk_prob; /* the weights of the chosen are scaled to the sum 1 */
+    float scale;         /* and then multiplied by this */
+} csn_moe;
+
 /* Frequencies of a rotary embedding; layers of one kind share one. */
 typedef struct csn_rope {
     bool is_local; /* the table of sliding layers with a base of their own */
@@ -33,9 +47,11 @@ typedef struct csn_layer {
     const float *pre_ffn_norm;
     const float *post_ffn_norm;   /* on the FFN's output, before the residual; or NULL */
     const float *q_norm, *k_norm; /* [head_dim] or NULL */
-    csn_weight q, k, v, o, gate, up, down;
+    csn_weight q, k, v, o;
+    csn_weight gate, up, down; /* unless there is a mixture */
+    csn_moe *moe;              /* or NULL */
     uint32_t n_heads, n_kv_heads, head_dim;
-    uint32_t ffn;    /* gate.rows */
+    uint32_t ffn;    /* gate.rows; of a mixture the widest expert's */
     uint32_t window; /* 0 = sees all keys */
     uint32_t i_rope;
 } csn_layer;
@@ -45,6 +61,8 @@ enum { CSN_MAX_ROPES = 4 };
 typedef struct csn_plan {
     csn_layer *layers; /* [n_layers] */
     uint32_t n_layers, hidden, vocab;
+    uint32_t n_loops; /* the stack runs this often; each visit of a layer has its own cache */
+    bool loop_norm;   /* the final norm also runs between two passes */
     csn_matrix embed;
     csn_weight head;
     bool head_is_tied;
@@ -56,8 +74,14 @@ typedef struct csn_plan {
     bool v_norm;
     int act;                         /* CSN_VEC_SILU, CSN_VEC_GELU_TANH */
     uint32_t max_q, max_kv, max_ffn; /* widest of all layers */
+    uint32_t max_experts, max_top_k; /* 0 = no mixture anywhere */
     uint64_t bytes_per_token;
 } csn_plan;
+
+/* Visits of layers in one forward pass: visit v runs layer v mod n_layers. */
+static inline uint32_t csn_plan_n_visits(const csn_plan *p) {
+    return p->n_layers * p->n_loops;
+}
 
 /* Fills *ret; arrays go to `arena`. */
 caisson_status csn_plan_make(csn_store *store, csn_arena *arena, csn_plan *ret, caisson_error *err);

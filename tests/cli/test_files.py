@@ -39,10 +39,10 @@ class Info(tool.Case):
         self.assertIn("layers      0-1\n", self.ok("info", TINY).out)
 
     def test_a_file_that_cannot_run_says_why(self):
-        r = self.ok("info", os.path.join(tool.FILES, "tiny-moe.cmf"), "--json").json
+        r = self.ok("info", os.path.join(tool.FILES, "tiny-all-dtypes.cmf"), "--json").json
         self.assertFalse(r["runs"])
         self.assertTrue(r["why_not"])
-        self.assertIn("runs        no: ", self.ok("info", os.path.join(tool.FILES, "tiny-moe.cmf")).out)
+        self.assertIn("runs        no: ", self.ok("info", os.path.join(tool.FILES, "tiny-all-dtypes.cmf")).out)
 
     def test_every_golden_file_is_described(self):
         for name in sorted(os.listdir(tool.FILES)):

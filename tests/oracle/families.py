@@ -68,6 +68,11 @@ VARIANTS = {
     "phi3": ("phi3", {**COMMON, "num_attention_heads": 2, "num_key_value_heads": 2, "sliding_window": 100}),
     "phi3_longrope": ("phi3", {**COMMON, "num_attention_heads": 2, "num_key_value_heads": 1,
                              "original_max_position_embeddings": 64, **rope("longrope", **LONG)}),
+    "qwen2_moe": ("qwen2_moe", {**COMMON, "num_attention_heads": 2, "num_key_value_heads": 1, "num_experts": 6,
+                              "num_experts_per_tok": 3, "moe_intermediate_size": 32,
+                              "shared_expert_intermediate_size": 48, "norm_topk_prob": False}),
+    "qwen3_moe": ("qwen3_moe", {**COMMON, **H16, "num_hidden_layers": 3, "num_experts": 8, "num_experts_per_tok": 3,
+                              "moe_intermediate_size": 32, "norm_topk_prob": True, "mlp_only_layers": [1]}),
     "phi4_partial": ("phi3", {**COMMON, "num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": True,
                             **rope(partial_rotary_factor=0.75)}),
 }
@@ -137,8 +142,30 @@ def make(out, name):
     print(name, sum(os.path.getsize(f"{path}/{x}") for x in os.listdir(path)), os.path.getsize(f"{out}/{name}.json"))
 
 
+LOOPS = {"llama_loops": False, "llama_loops_norm": True}  # name: is the final norm applied after every pass
+
+
+@torch.no_grad()
+def make_loops(out, name):
+    """The stack of `llama` (made before), three times over: six layers of which i has the weights of i mod 2, each
+    with a cache of its own. No directory of its own: arch.num_loops, arch.loop_final_norm over llama's file."""
+    base = AutoModelForCausalLM.from_pretrained(f"{out}/llama", dtype=torch.float32, attn_implementation="eager").eval()
+    config = transformers.AutoConfig.from_pretrained(f"{out}/llama")
+    config.num_hidden_layers = 6
+    config._attn_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config).float().eval()
+    weights = base.state_dict()
+    model.load_state_dict({key: weights[key if ".layers." not in key else ".".join(
+        [*key.split(".")[:2], str(int(key.split(".")[2]) % 2), *key.split(".")[3:]])] for key in model.state_dict()})
+    for i in (2, 4):
+        if LOOPS[name]:
+            model.model.layers[i].register_forward_pre_hook(lambda _, args: (model.model.norm(args[0]), *args[1:]))
+    with open(f"{out}/{name}.json", "w") as f:
+        json.dump(golden(model), f, separators=(",", ":"))
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     os.makedirs(sys.argv[1], exist_ok=True)
-    for variant in sys.argv[2:] or VARIANTS:
-        make(sys.argv[1], variant)
+    for variant in sys.argv[2:] or [*VARIANTS, *LOOPS]:
+        (make_loops if variant in LOOPS else make)(sys.argv[1], variant)

@@ -15,6 +15,8 @@ typedef struct tiny_options {
     const char *dtype;     /* of matrices; NULL = "f32" */
     bool biases, qk_norm, sandwich, untied;
     uint32_t n_layers;              /* 0 = 3 */
+    uint32_t n_experts;             /* layers from 1 on are mixtures of so many, 2 a token */
+    bool shared_expert;             /* ... with a shared one behind a gate */
     const char *drop;               /* this tensor is left out */
     const char *extra;              /* a tensor [1] of this name is added */
     const char *reshape;            /* this tensor gets one row more */
@@ -27,13 +29,14 @@ enum {
     TINY_KV = 2,
     TINY_HD = 32,
     TINY_FFN = 96,
+    TINY_EXPERT_FFN = 64,
     TINY_VOCAB = 300
 };
 
 struct tiny_writer {
     const tiny_options *o;
-    csn_cmf_plan_tensor t[128];
-    char names[128][96];
+    csn_cmf_plan_tensor t[256];
+    char names[256][96];
     uint32_t n;
     uint32_t seed;
 };
@@ -61,6 +64,28 @@ static inline void tiny_layer(struct tiny_writer *w, uint32_t i, const char *suf
     tiny_add(w, name, rows, cols);
 }
 
+static inline void tiny_ffn(struct tiny_writer *w, uint32_t i, const char *prefix, uint64_t width) {
+    static const char *const roles[] = {"gate_proj", "up_proj", "down_proj"};
+    for (int r = 0; r < 3; r++) {
+        char suffix[64];
+        snprintf(suffix, sizeof(suffix), "%s.%s.weight", prefix, roles[r]);
+        tiny_layer(w, i, suffix, r < 2 ? width : TINY_HIDDEN, r < 2 ? TINY_HIDDEN : width);
+    }
+}
+
+static inline void tiny_mixture(struct tiny_writer *w, uint32_t i) {
+    tiny_layer(w, i, "mlp.gate.weight", w->o->n_experts, TINY_HIDDEN);
+    for (uint32_t e = 0; e < w->o->n_experts; e++) {
+        char prefix[32];
+        snprintf(prefix, sizeof(prefix), "mlp.experts.%u", e);
+        tiny_ffn(w, i, prefix, TINY_EXPERT_FFN);
+    }
+    if (w->o->shared_expert) {
+        tiny_layer(w, i, "mlp.shared_expert_gate.weight", 1, TINY_HIDDEN);
+        tiny_ffn(w, i, "mlp.shared_expert", TINY_FFN);
+    }
+}
+
 static inline void tiny_list(struct tiny_writer *w, uint32_t n_layers) {
     const tiny_options *o = w->o;
     tiny_add(w, "model.embed_tokens.weight", TINY_VOCAB, TINY_HIDDEN);
@@ -71,9 +96,11 @@ static inline void tiny_list(struct tiny_writer *w, uint32_t n_layers) {
         tiny_layer(w, i, "self_attn.k_proj.weight", TINY_KV * TINY_HD, TINY_HIDDEN);
         tiny_layer(w, i, "self_attn.v_proj.weight", TINY_KV * TINY_HD, TINY_HIDDEN);
         tiny_layer(w, i, "self_attn.o_proj.weight", TINY_HIDDEN, TINY_HEADS * TINY_HD);
-        tiny_layer(w, i, "mlp.gate_proj.weight", TINY_FFN, TINY_HIDDEN);
-        tiny_layer(w, i, "mlp.up_proj.weight", TINY_FFN, TINY_HIDDEN);
-        tiny_layer(w, i, "mlp.down_proj.weight", TINY_HIDDEN, TINY_FFN);
+        if (o->n_experts == 0 || i == 0) {
+            tiny_ffn(w, i, "mlp", TINY_FFN);
+        } else {
+            tiny_mixture(w, i);
+        }
         if (o->biases) {
             tiny_layer(w, i, "self_attn.q_proj.bias", TINY_HEADS * TINY_HD, 0);
             tiny_layer(w, i, "self_attn.k_proj.bias", TINY_KV * TINY_HD, 0);
@@ -115,6 +142,11 @@ static inline void tiny_header(const tiny_options *o, uint32_t n_layers, csn_buf
     a.n_layer_types = n_layers;
     a.rms_norm_eps = 1e-5;
     a.tie_word_embeddings = !o->untied;
+    a.moe.present = o->n_experts != 0;
+    a.moe.n_experts = o->n_experts;
+    a.moe.top_k = 2;
+    a.moe.moe_intermediate_size = TINY_EXPERT_FFN;
+    a.moe.norm_topk_prob = !o->shared_expert;
     if (o->change != NULL) {
         o->change(&a);
     }

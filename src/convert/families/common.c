@@ -38,7 +38,7 @@
     }
 #define DOWN_ROW                                                                                   \
     {                                                                                              \
-        LAYER "mlp.down_proj.weight", NULL, "blk.{}.ffn_down.weight", H, F, 0, {0}, {              \
+        LAYER "mlp.down_proj.weight", NULL, "blk.{}.ffn_down.weight", H, F, CSN_ROW_FFN, {0}, {    \
             0                                                                                      \
         }                                                                                          \
     }
@@ -50,8 +50,8 @@ static const csn_name_row dense_rows[] = {
     {LAYER "self_attn.k_proj.weight", NULL, "blk.{}.attn_k.weight", KV, H, ROT, {0}, {0}},
     {LAYER "self_attn.v_proj.weight", NULL, "blk.{}.attn_v.weight", KV, H, 0, {0}, {0}},
     OUT_ROW,
-    {LAYER "mlp.gate_proj.weight", NULL, "blk.{}.ffn_gate.weight", F, H, 0, {0}, {0}},
-    {LAYER "mlp.up_proj.weight", NULL, "blk.{}.ffn_up.weight", F, H, 0, {0}, {0}},
+    {LAYER "mlp.gate_proj.weight", NULL, "blk.{}.ffn_gate.weight", F, H, CSN_ROW_FFN, {0}, {0}},
+    {LAYER "mlp.up_proj.weight", NULL, "blk.{}.ffn_up.weight", F, H, CSN_ROW_FFN, {0}, {0}},
     DOWN_ROW,
 };
 const csn_name_table csn_names_dense = TABLE(dense_rows);

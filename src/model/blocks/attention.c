@@ -13,7 +13,7 @@ struct heads {
     const csn_plan *plan;
     const csn_layer *l;
     csn_kv *kv;
-    uint32_t i_layer, pos0, half;
+    uint32_t i_visit, pos0, half;
     float *q, *k, *v;
     const float *cos, *sin;
 };
@@ -43,20 +43,20 @@ static void heads_span(void *ctx, uint64_t t0, uint64_t t1) {
             if (a->plan->v_norm) {
                 a->vec->rms_norm(v + h * hd, NULL, a->plan->norm_eps, v + h * hd, hd);
             }
-            csn_kv_head head = csn_kv_get(a->kv, l, a->i_layer, h);
+            csn_kv_head head = csn_kv_get(a->kv, l, a->i_visit, h);
             a->vec->kv_store(&head, a->pos0 + (uint32_t)t, k + h * hd, v + h * hd);
         }
     }
 }
 
 void csn_block_heads(csn_ops *ops, const csn_plan *plan, const csn_layer *l, csn_kv *kv,
-                     uint32_t i_layer, uint32_t pos0, uint64_t n, float *q, float *k, float *v,
+                     uint32_t i_visit, uint32_t pos0, uint64_t n, float *q, float *k, float *v,
                      const float *cos, const float *sin) {
     struct heads a = {.vec = ops->vec,
                       .plan = plan,
                       .l = l,
                       .kv = kv,
-                      .i_layer = i_layer,
+                      .i_visit = i_visit,
                       .pos0 = pos0,
                       .half = plan->ropes[l->i_rope].rotary_dim / 2,
                       .q = q,
@@ -72,7 +72,7 @@ struct attention {
     const csn_plan *plan;
     const csn_layer *l;
     csn_kv *kv;
-    uint32_t i_layer, pos0;
+    uint32_t i_visit, pos0;
     uint64_t row0, n;
     const float *q;
     float *out, *scratch;
@@ -114,7 +114,7 @@ static void run_items(void *ctx, unsigned i_thread, unsigned n_threads) {
         uint64_t t0 = a->row0 + tile * QUERY_TILE;
         uint64_t t1 = t0 + QUERY_TILE < a->n ? t0 + QUERY_TILE : a->n;
         csn_attend work = {
-            .kv = csn_kv_get(a->kv, l, a->i_layer, head / (l->n_heads / l->n_kv_heads)),
+            .kv = csn_kv_get(a->kv, l, a->i_visit, head / (l->n_heads / l->n_kv_heads)),
             .q = a->q + t0 * width + (uint64_t)head * hd,
             .out = a->out + t0 * width + (uint64_t)head * hd,
             .q_stride = width,
@@ -151,7 +151,7 @@ static uint32_t heads_per_item(const csn_layer *l, unsigned n_threads) {
 }
 
 void csn_block_attention(csn_ops *ops, const csn_plan *plan, const csn_layer *l, csn_kv *kv,
-                         uint32_t i_layer, uint32_t pos0, uint64_t row0, uint64_t n, const float *q,
+                         uint32_t i_visit, uint32_t pos0, uint64_t row0, uint64_t n, const float *q,
                          float *out, float *scratch) {
     if (row0 >= n) {
         return;
@@ -160,7 +160,7 @@ void csn_block_attention(csn_ops *ops, const csn_plan *plan, const csn_layer *l,
                           .plan = plan,
                           .l = l,
                           .kv = kv,
-                          .i_layer = i_layer,
+                          .i_visit = i_visit,
                           .pos0 = pos0,
                           .row0 = row0,
                           .n = n,

@@ -30,16 +30,23 @@ static csn_json *read_golden(const char *family, csn_buf *bytes) {
     return doc;
 }
 
-static csn_model *convert(const char *family) {
+/* The model of a family's directory; with n_loops > 1 its stack is run that often. */
+static csn_model *convert(const char *family, uint32_t n_loops, bool loop_norm) {
     char source[512];
+    csn_cmf *cmf;
+    csn_store *store;
     const char *target = temp_path("family.cmf");
     caisson_error err = {0};
     snprintf(source, sizeof(source), GOLDEN "%s", family);
     csn_convert_options o = {
         .quant = csn_dtype_by_name(CSN_STR("f32")), .n_threads = 1, .overwrite = true};
     tiny_check(csn_convert(csn_fs_os(), source, target, &o, &err), &err);
+    tiny_check(csn_cmf_open(csn_fs_os(), target, &cmf, &err), &err);
+    cmf->arch.num_loops = n_loops;
+    cmf->arch.loop_final_norm = loop_norm;
     csn_model *m = NULL;
-    tiny_check(tiny_open(target, &m, &err), &err);
+    tiny_check(csn_store_new(cmf, &(csn_store_options){0}, &store, &err), &err);
+    tiny_check(csn_model_new(store, &m, &err), &err);
     return m;
 }
 
@@ -129,11 +136,9 @@ static double check_prompt(csn_model *m, const csn_jval *prompt) {
     return worst;
 }
 
-static void check_family(void **state) {
-    const char *family = *state;
+static void check(const char *family, csn_model *m) {
     csn_buf bytes = CSN_BUF_INIT(0);
     csn_json *doc = read_golden(family, &bytes);
-    csn_model *m = convert(family);
     const csn_jval *prompts = csn_jval_get(csn_json_root(doc), "prompts");
     unsigned n = 0;
     for (csn_jiter it = csn_jval_iter(prompts); csn_jiter_next(&it); n++) {
@@ -147,20 +152,47 @@ static void check_family(void **state) {
     csn_buf_free(&bytes);
 }
 
+static void check_family(void **state) {
+    const char *family = *state;
+    check(family, convert(family, 1, false));
+}
+
+static void logits_of_a_stack_that_runs_three_times(void **state) {
+    (void)state;
+    check("llama_loops", convert("llama", 3, false));
+}
+
+static void logits_of_three_passes_with_a_norm_between(void **state) {
+    (void)state;
+    check("llama_loops_norm", convert("llama", 3, true));
+}
+
 #define FAMILY(name)                                                                               \
     { "logits_of_" name, check_family, NULL, NULL, (void *)(uintptr_t)name }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        FAMILY("llama"),        FAMILY("llama_linear"),
-        FAMILY("llama_rope3"),  FAMILY("llama_tied_theta"),
-        FAMILY("llama_yarn"),   FAMILY("mistral"),
-        FAMILY("qwen2"),        FAMILY("qwen2_sliding"),
-        FAMILY("qwen3"),        FAMILY("qwen3_yarn"),
-        FAMILY("gemma"),        FAMILY("gemma2"),
-        FAMILY("gemma3"),       FAMILY("gemma3_linear"),
-        FAMILY("phi3"),         FAMILY("phi3_longrope"),
+        FAMILY("llama"),
+        FAMILY("llama_linear"),
+        FAMILY("llama_rope3"),
+        FAMILY("llama_tied_theta"),
+        FAMILY("llama_yarn"),
+        FAMILY("mistral"),
+        FAMILY("qwen2"),
+        FAMILY("qwen2_sliding"),
+        FAMILY("qwen3"),
+        FAMILY("qwen3_yarn"),
+        FAMILY("gemma"),
+        FAMILY("gemma2"),
+        FAMILY("gemma3"),
+        FAMILY("gemma3_linear"),
+        FAMILY("phi3"),
+        FAMILY("phi3_longrope"),
         FAMILY("phi4_partial"),
+        FAMILY("qwen2_moe"),
+        FAMILY("qwen3_moe"),
+        cmocka_unit_test(logits_of_a_stack_that_runs_three_times),
+        cmocka_unit_test(logits_of_three_passes_with_a_norm_between),
     };
     return cmocka_run_group_tests(tests, temp_dir_make, temp_dir_remove);
 }

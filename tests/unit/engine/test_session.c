@@ -77,11 +77,19 @@ static void change_gemma(csn_arch *a) {
     a->final_logit_softcapping = 30.0;
 }
 
+static void change_loops(csn_arch *a) {
+    a->num_loops = 3;
+    a->loop_final_norm = true;
+}
+
 static const tiny_options variants[] = {
     {.dtype = "f32", .n_layers = 2},
     {.dtype = "q8_row", .n_layers = 2, .biases = true, .untied = true},
     {.dtype = "q8_2f", .n_layers = 2, .qk_norm = true},
     {.dtype = "q4_tiled", .qk_norm = true, .sandwich = true, .change = change_gemma},
+    {.dtype = "f32", .n_layers = 2, .change = change_loops},
+    {.dtype = "q8_row", .n_layers = 2, .n_experts = 5},
+    {.dtype = "q4_block", .n_layers = 2, .n_experts = 4, .shared_expert = true},
 };
 
 static void bits_ignore_threads_and_batches(void **state) {

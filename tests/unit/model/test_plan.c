@@ -82,8 +82,7 @@ static void intermediate_size_is_not_looked_at(void **state) {
 
 static void tensors_of_blocks_that_do_not_run_are_refused(void **state) {
     (void)state;
-    const char *names[] = {"model.layers.0.mlp.gate.weight",
-                           "model.layers.1.self_attn.g_proj.weight",
+    const char *names[] = {"model.layers.1.self_attn.g_proj.weight",
                            "model.layers.3.input_layernorm.weight", "model.layers.0.layer_scalar"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         refused(&(tiny_options){.extra = names[i]}, CAISSON_E_UNSUPPORTED, names[i]);
@@ -101,20 +100,14 @@ static void tensors_outside_the_backbone_are_left_alone(void **state) {
     }
 }
 
-static void loops(csn_arch *a) {
-    a->num_loops = 2;
-}
 static void linear_layer(csn_arch *a) {
     a->layer_types[1] = CSN_LAYER_LINEAR_ATTENTION;
     a->linear_core.present = true;
     a->linear_core.kind = CSN_STR("gated_delta_net");
     a->linear_core.n_heads = 2;
 }
-static void experts(csn_arch *a) {
-    a->moe.present = true;
-    a->moe.n_experts = 4;
-    a->moe.top_k = 2;
-    a->moe.moe_intermediate_size = 32;
+static void sigmoid(csn_arch *a) {
+    a->moe.router_sigmoid = true;
 }
 static void clusters(csn_arch *a) {
     a->head_clusters = 8;
@@ -125,11 +118,37 @@ static void situ(csn_arch *a) {
 
 static void features_that_do_not_run_are_refused(void **state) {
     (void)state;
-    refused(&(tiny_options){.change = loops}, CAISSON_E_UNSUPPORTED, "num_loops");
     refused(&(tiny_options){.change = linear_layer}, CAISSON_E_UNSUPPORTED, "layer_types");
-    refused(&(tiny_options){.change = experts}, CAISSON_E_UNSUPPORTED, "moe");
+    refused(&(tiny_options){.n_experts = 4, .change = sigmoid}, CAISSON_E_UNSUPPORTED,
+            "moe.router_sigmoid");
     refused(&(tiny_options){.change = clusters}, CAISSON_E_UNSUPPORTED, "head_clusters");
     refused(&(tiny_options){.change = situ}, CAISSON_E_UNSUPPORTED, "hidden_act");
+}
+
+static void no_experts(csn_arch *a) {
+    a->moe.present = false;
+}
+
+static void mixtures_are_checked(void **state) {
+    (void)state;
+    refused(&(tiny_options){.n_experts = 4, .change = no_experts}, CAISSON_E_PARSE, "moe");
+    refused(&(tiny_options){.n_experts = 4, .reshape = "model.layers.1.mlp.gate.weight"},
+            CAISSON_E_PARSE, "model.layers.1.mlp.gate.weight");
+    refused(
+        &(tiny_options){.n_experts = 4, .drop = "model.layers.2.mlp.experts.0.gate_proj.weight"},
+        CAISSON_E_MISSING, "model.layers.2.mlp.experts.0.gate_proj.weight");
+    refused(&(tiny_options){.n_experts = 4, .drop = "model.layers.2.mlp.experts.3.up_proj.weight"},
+            CAISSON_E_MISSING, "model.layers.2.mlp.experts.3.up_proj.weight");
+    refused(
+        &(tiny_options){.n_experts = 4, .reshape = "model.layers.1.mlp.experts.2.down_proj.weight"},
+        CAISSON_E_PARSE, "model.layers.1.mlp.experts.2.down_proj.weight");
+    /* a gap: the router has a row for each of four, the experts end behind the second */
+    refused(
+        &(tiny_options){.n_experts = 4, .drop = "model.layers.1.mlp.experts.2.gate_proj.weight"},
+        CAISSON_E_PARSE, "model.layers.1.mlp.gate.weight");
+    refused(
+        &(tiny_options){.n_experts = 4, .extra = "model.layers.1.mlp.experts.4.gate_proj.weight"},
+        CAISSON_E_UNSUPPORTED, "model.layers.1.mlp.experts.4.gate_proj.weight");
 }
 
 static void too_many_layers(csn_arch *a) {
@@ -208,6 +227,7 @@ int main(void) {
         cmocka_unit_test(tensors_of_blocks_that_do_not_run_are_refused),
         cmocka_unit_test(tensors_outside_the_backbone_are_left_alone),
         cmocka_unit_test(features_that_do_not_run_are_refused),
+        cmocka_unit_test(mixtures_are_checked),
         cmocka_unit_test(more_layers_than_tensors_are_refused),
         cmocka_unit_test(frequency_factors_must_fit),
         cmocka_unit_test(layers_are_described_with_reasons),

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Qwen3 with experts: Qwen3's attention, a softmax router without a shared expert. */
+#include "convert/family.h"
+
+static const csn_config_defaults defaults = {
+    .vocab_size = 151936,
+    .hidden_size = 2048,
+    .intermediate_size = 6144,
+    .n_layers = 24,
+    .n_heads = 32,
+    .n_kv_heads = 4,
+    .max_position_embeddings = 32768,
+    .rms_norm_eps = 1e-6,
+};
+
+static caisson_status qwen3_moe_config(csn_config *c, csn_arena *arena, csn_arch *a,
+                                       caisson_error *err) {
+    static const csn_rope_rules rope = {.theta = 10000.0};
+    CSN_TRY(csn_config_sizes(c, &defaults, a, err));
+    CSN_TRY(csn_config_rope(c, &rope, arena, a, err));
+    CSN_TRY(csn_config_moe(c, false, false, a, err));
+    bool has_bias = false; /* biases are taken by presence */
+    CSN_TRY(csn_config_bool(c, "attention_bias", &has_bias, err));
+    return csn_config_qwen_window(c, arena, a, err);
+}
+
+static caisson_status qwen3_moe_gguf(csn_meta *m, csn_arena *arena, csn_arch *a,
+                                     caisson_error *err) {
+    CSN_TRY(csn_meta_sizes(m, a, err));
+    CSN_TRY(csn_meta_rope(m, arena, a, err));
+    CSN_TRY(csn_meta_moe(m, true, false, a, err)); /* llama.cpp normalises always */
+    return csn_arch_full_layers(a, arena, err);
+}
+
+const csn_family csn_family_qwen3_moe = {
+    .names = (const char *const[]){"qwen3_moe", NULL},
+    .gguf_names = (const char *const[]){"qwen3moe", NULL},
+    .read_config = qwen3_moe_config,
+    .read_gguf = qwen3_moe_gguf,
+    .tables =
+        (const csn_name_table *const[]){&csn_names_dense, &csn_names_ffn_norm, &csn_names_qk_norm,
+                                        &csn_names_biases, &csn_names_moe, NULL},
+};

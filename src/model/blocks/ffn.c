@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gated half of a feed-forward network. */
+#include "model/blocks/blocks.h"
+
+struct gated {
+    const csn_vec *vec;
+    int act;
+    float *gate;
+    const float *up;
+    uint64_t dim;
+};
+
+static void act_rows(void *ctx, uint64_t n, uint64_t r0, uint64_t r1) {
+    const struct gated *g = ctx;
+    for (uint64_t t = 0; t < n; t++) {
+        g->vec->act_mul(g->act, g->gate + t * g->dim + r0, g->up + t * g->dim + r0, r1 - r0);
+    }
+}
+
+void csn_block_gate_up(csn_ops *ops, int act, const csn_weight *gate_proj,
+                       const csn_weight *up_proj, const float *x, uint64_t x_stride, uint64_t n,
+                       float *gate, float *up) {
+    uint64_t dim = gate_proj->rows;
+    csn_linear items[2] = {{gate_proj, gate, dim}, {up_proj, up, dim}};
+    struct gated g = {ops->vec, act, gate, up, dim};
+    csn_ops_linear(ops, items, 2, x, x_stride, n, act_rows, &g);
+}

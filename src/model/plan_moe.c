@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan of a feed-forward network: one expert, or a router over many (facts 15.1: the layer is a
+ * mixture where mlp.gate.weight is there). */
+#include <stdio.h>
+
+#include "base/size.h"
+#include "model/blocks/blocks.h"
+#include "model/plan_internal.h"
+
+static csn_str expert_name(struct csn_maker *m, uint32_t i_layer, const char *prefix,
+                           const char *suffix) {
+    char tail[96];
+    (void)snprintf(tail, sizeof(tail), "%s%s", prefix, suffix);
+    return csn_plan_name(m, i_layer, tail);
+}
+
+caisson_status csn_plan_expert(struct csn_maker *m, uint32_t i_layer, const char *prefix,
+                               csn_expert *ret, caisson_error *err) {
+    uint64_t hidden = m->plan->hidden;
+    csn_expert e;
+    CSN_TRY(csn_plan_weight(m, expert_name(m, i_layer, prefix, "gate_proj.weight"), 0, hidden,
+                            &e.gate, err));
+    uint64_t width = e.gate.m.rows;
+    CSN_TRY(csn_plan_weight(m, expert_name(m, i_layer, prefix, "up_proj.weight"), width, hidden,
+                            &e.up, err));
+    CSN_TRY(csn_plan_weight(m, expert_name(m, i_layer, prefix, "down_proj.weight"), hidden, width,
+                            &e.down, err));
+    *ret = e;
+    return CAISSON_OK;
+}
+
+static const char *expert_prefix(char buf[48], uint32_t i) {
+    (void)snprintf(buf, 48, "mlp.experts.%u.", i);
+    return buf;
+}
+
+/* Experts are those from 0 up to the first that is missing (facts 12.4); the router has a row for
+ * each. A file that was cut down has fewer than arch.moe names. */
+static caisson_status count_experts(struct csn_maker *m, uint32_t i, uint32_t *ret,
+                                    caisson_error *err) {
+    char prefix[48];
+    uint32_t n = 0;
+    while (n < m->arch->moe.n_experts &&
+           csn_plan_has(m, expert_name(m, i, expert_prefix(prefix, n), "gate_proj.weight"))) {
+        n++;
+    }
+    if (n == 0) {
+        return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory",
+                        .tensor = expert_name(m, i, expert_prefix(prefix, 0), "gate_proj.weight"),
+                        .what = "a router, but no expert that it could choose");
+    }
+    *ret = n;
+    return CAISSON_OK;
+}
+
+static caisson_status plan_shared(struct csn_maker *m, uint32_t i, csn_moe *moe,
+                                  caisson_error *err) {
+    if (!csn_plan_has(m, csn_plan_name(m, i, "mlp.shared_expert.gate_proj.weight"))) {
+        return CAISSON_OK;
+    }
+    CSN_TRY(CSN_ARENA_NEW(m->arena, 1, &moe->shared, err));
+    CSN_TRY(csn_plan_expert(m, i, "mlp.shared_expert.", moe->shared, err));
+    csn_str gate = csn_plan_name(m, i, "mlp.shared_expert_gate.weight");
+    if (csn_plan_has(m, gate)) {
+        CSN_TRY(CSN_ARENA_NEW(m->arena, 1, &moe->shared_gate, err));
+        CSN_TRY(csn_plan_weight(m, gate, 1, m->plan->hidden, moe->shared_gate, err));
+    }
+    return CAISSON_OK;
+}
+
+caisson_status csn_moe_plan(struct csn_maker *m, uint32_t i, csn_layer *l, caisson_error *err) {
+    const csn_arch *a = m->arch;
+    char prefix[48];
+    csn_str router = csn_plan_name(m, i, "mlp.gate.weight");
+    if (!a->moe.present) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .section = "header", .tensor = CSN_STR("moe"),
+                        .what = "a layer has a router, but arch.moe is missing",
+                        CSN_TEXTS(CSN_STR("arch.moe"), router));
+    }
+    csn_moe *moe;
+    uint32_t n;
+    CSN_TRY(CSN_ARENA_NEW(m->arena, 1, &moe, err));
+    CSN_TRY(count_experts(m, i, &n, err));
+    CSN_TRY(csn_plan_weight(m, csn_plan_name(m, i, "mlp.gate.weight"), n, m->plan->hidden,
+                            &moe->router, err));
+    CSN_TRY(CSN_ARENA_NEW(m->arena, n, &moe->experts, err));
+    moe->n_experts = n;
+    moe->top_k = a->moe.top_k < n ? a->moe.top_k : n;
+    moe->norm_topk_prob = a->moe.norm_topk_prob;
+    moe->scale = a->moe.has_scaling ? (float)a->moe.routed_scaling_factor : 1.0f;
+    uint64_t before = m->plan->bytes_per_token;
+    for (uint32_t e = 0; e < n; e++) {
+        CSN_TRY(csn_plan_expert(m, i, expert_prefix(prefix, e), &moe->experts[e], err));
+        uint64_t width = moe->experts[e].gate.m.rows;
+        l->ffn = width > l->ffn ? (uint32_t)width : l->ffn;
+    }
+    uint64_t all = m->plan->bytes_per_token - before;
+    m->plan->bytes_per_token = before + all / n * moe->top_k;
+    CSN_TRY(plan_shared(m, i, moe, err));
+    if (moe->shared != NULL && moe->shared->gate.m.rows > l->ffn) {
+        l->ffn = (uint32_t)moe->shared->gate.m.rows;
+    }
+    l->moe = moe;
+    return CAISSON_OK;
+}
