@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The tool and this reader on the same files: same directory, same values, same verdict.
+
+A difference is a bug in one of the two, and the description says in which.
+"""
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+import numpy as np
+
+import mutate
+import support
+from support import FILES
+from caisson_cmf import DTYPES, Model, verify
+
+sys.path.insert(0, os.path.join(support.ROOT, "tests", "cli"))
+from test_convert import make_hf  # noqa: E402
+
+TOOL = os.path.join(support.BUILD, "caisson")
+SOUND = sorted(name for name in os.listdir(FILES) if name.endswith(".cmf")
+               and name not in ("odd-directory.cmf", "odd-mask-tail-bits.cmf"))
+MUTATIONS = 36  # a file
+SEED = "caisson"
+
+
+def tool(*args, fails=False):
+    """Standard output of a call, which must (not) succeed."""
+    p = subprocess.run([TOOL, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=200)
+    if (p.returncode != 0) != fails and fails is not None:
+        raise AssertionError("%s: %d\n%s" % (" ".join(args), p.returncode, p.stderr.decode()))
+    return p.stdout
+
+
+def quant_types():
+    """The names in the help of convert: every --quant that the tool writes."""
+    if not os.access(TOOL, os.X_OK):
+        return []
+    text = tool("convert", "--help").decode()
+    return [t.strip() for t in text.split("--quant TYPE")[1].split("(")[1].split(")")[0].split(",")]
+
+
+def reads_what_the_tool_writes(self, quant):
+    path = self.scratch(quant + ".cmf")
+    tool("convert", make_hf(self.scratch("hf")), "-o", path, "--quant", quant)
+    self.assertEqual(verify(path).problems, [])
+    model = same_directory(self, path)
+    for name, tensor in model.tensors.items():
+        if "layers.1." not in name:
+            same_values(self, path, name, tensor)
+
+
+def same_directory(self, path):
+    model = Model(path)
+    mine = [{"name": name, "dtype": tensor.dtype, "shape": list(tensor.shape),
+             "offset": tensor.file.payload_offset(tensor.entry), "bytes": tensor.entry.nbytes,
+             "hash": "%016x" % tensor.entry.hash} for name, tensor in model.tensors.items()]
+    self.assertEqual(mine, json.loads(tool("tensor", path, "--json")))
+    return model
+
+
+def same_values(self, path, name, tensor):
+    """The values of the tool's --npy to the bit."""
+    npy = self.scratch("values.npy")
+    tool("tensor", path, name, "--npy", npy)
+    theirs = np.load(npy)
+    os.unlink(npy)
+    self.assertEqual(theirs.shape, tensor.shape)
+    self.assertTrue(support.same_bits(np.ascontiguousarray(theirs), tensor.values()), name)
+
+
+@unittest.skipUnless(os.access(TOOL, os.X_OK), "the tool is not built")
+@support.cases([("reads " + quant, quant) for quant in quant_types()], reads_what_the_tool_writes)
+class Written(support.Case):
+    def test_every_dtype_of_a_golden_file(self):
+        """The tool may lack a dtype; then it says so and writes nothing."""
+        path = os.path.join(FILES, "tiny-all-dtypes.cmf")
+        for name, tensor in same_directory(self, path).tensors.items():
+            if tensor.dtype in quant_types():
+                same_values(self, path, name, tensor)
+            elif DTYPES[tensor.entry.dtype].decode is None:
+                tool("tensor", path, name, "--npy", self.scratch("x.npy"), fails=True)
+
+
+def same_verdict(self, name):
+    """verify --json of both on damaged copies. The tool also refuses values of `arch` that no
+    model can have (docs/cmf.md, "Where we are stricter"); those the format does not forbid."""
+    mutations = list(mutate.Mutator(os.path.join(FILES, name), SEED).mutations(MUTATIONS))
+    paths = [self.write("%03d.cmf" % i, blob) for i, (_, blob) in enumerate(mutations)]
+    theirs = json.loads(tool("verify", "--json", *paths, fails=None))
+    self.assertEqual(len(theirs), len(paths))
+    differences = []
+    for (what, _), path, other in zip(mutations, paths, theirs):
+        mine = verify(path).as_json()
+        is_arch = what.split()[1].startswith("header") and mine["valid"] and \
+            {p["section"] for p in other["problems"]} == {"header"}
+        if mine["valid"] != other["valid"] and not is_arch:
+            differences.append("%s: reader: %s, tool: %s" % (what, first(mine), first(other)))
+    self.assertEqual(differences, [])
+
+
+@unittest.skipUnless(os.access(TOOL, os.X_OK), "the tool is not built")
+@support.cases([(name, name) for name in SOUND], same_verdict)
+class Damaged(support.Case):
+    def test_golden_files_of_refusal(self):
+        paths = [os.path.join(folder, name) for folder, _, names in os.walk(support.BAD)
+                 for name in sorted(names) if name.endswith(".cmf")]
+        for path, other in zip(paths, json.loads(tool("verify", "--json", *paths, fails=True))):
+            if "hostile" in path:  # overlays that lie: open or decoding may find it
+                continue
+            mine = verify(path).as_json()
+            self.assertEqual(first(mine), first(other), path)
+
+
+def first(result):
+    """What verify says of a file in short: code and section of the first problem."""
+    return [(p["code"], p["section"]) for p in result["problems"][:1]] or "valid"
+
+
+support.main()
