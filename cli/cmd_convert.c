@@ -230,6 +230,7 @@ int cli_convert(const cli_args *args, const char *source, const char *target,
         .n_rules = what->n_rules,
         .n_threads = (uint32_t)cli_int(args, "threads", 0),
         .overwrite = what->overwrite,
+        .reference_encoder = what->reference_encoder,
         .on_progress = on_progress,
         .on_tensor = on_tensor,
         .on_log = on_log,
@@ -301,6 +302,7 @@ static int run(const cli_args *args) {
             .rules = list,
             .n_rules = rules->n_list,
             .overwrite = cli_has(args, "force"),
+            .reference_encoder = strcmp(cli_text(args, "encoder", "search"), "reference") == 0,
             .json = cli_has(args, "json"),
             .summary = stdout,
         };
@@ -312,6 +314,11 @@ static int run(const cli_args *args) {
     free(copies);
     free(list);
     return rc;
+}
+
+static const char *encoder_choice(unsigned i) {
+    static const char *const names[] = {"search", "reference", NULL};
+    return names[i];
 }
 
 static const cli_option options[] = {
@@ -332,6 +339,13 @@ static const cli_option options[] = {
      .value = "PATTERN=TYPE",
      .help = "Another type for the tensors whose names match (* and ? as in a shell); may be "
              "given several times, the first match counts"},
+    {.name = "encoder",
+     .kind = CLI_CHOICE,
+     .value = "WHICH",
+     .choices = encoder_choice,
+     .help = "Scales of q4_block, q4_tiled and q4tp: search for the smallest squared error, or the "
+             "bytes that the format's reference writes",
+     .by_default = "search"},
     {.name = "force", .short_name = "f", .kind = CLI_FLAG, .help = "Replace an existing OUT.cmf"},
     {.name = "threads",
      .short_name = "t",

@@ -51,6 +51,7 @@ typedef struct cli_convert_job {
     const caisson_tensor_rule *rules; /* [n_rules] */
     size_t n_rules;
     bool overwrite;
+    bool reference_encoder;
     bool json;     /* the summary as JSON */
     FILE *summary; /* where it goes */
 } cli_convert_job;

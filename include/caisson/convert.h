@@ -46,6 +46,9 @@ typedef struct caisson_convert_options {
     void (*on_tensor)(void *ctx, const caisson_tensor_report *report);
     caisson_log_fn on_log;
     void *ctx; /* of all callbacks */
+    /* Where the format leaves a choice of scales (q4_block, q4_tiled, q4tp): the bytes of its
+     * reference in place of the search for the smallest squared error. */
+    bool reference_encoder;
 } caisson_convert_options;
 
 /* Errors: CAISSON_E_EXISTS (target there, no overwrite), _UNSUPPORTED (a family, a config key or a

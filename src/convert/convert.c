@@ -71,7 +71,7 @@ static caisson_status hash_files(job *j) {
 static caisson_status make_fingerprint(job *j) {
     csn_buf *f = &j->fingerprint;
     f->len = 0;
-    CSN_TRY(csn_buf_printf(f, j->err, "caisson 1 %016" PRIx64,
+    CSN_TRY(csn_buf_printf(f, j->err, "caisson 2 %d %016" PRIx64, (int)j->o->encoder,
                            csn_hash64(j->header.ptr, j->header.len)));
     for (uint32_t i = 0; i < j->source->n_files; i++) {
         CSN_TRY(csn_buf_printf(f, j->err, " %" PRIu64 ":%016" PRIx64, j->files[i].nbytes,
@@ -136,7 +136,8 @@ static caisson_status encode(job *j, const csn_convert_item *item, const float *
     CSN_TRY(csn_alloc_aligned((size_t)nbytes, ret_owned, j->err));
     *ret = *ret_owned;
     caisson_error e; /* a retry as f32 is no failure: j->err is left alone */
-    caisson_status status = item->to->encode(x, &item->shape, j->pool, *ret_owned, &e);
+    caisson_status status =
+        item->to->encode(x, &item->shape, j->o->encoder, j->pool, *ret_owned, &e);
     if (status != CAISSON_OK && status != CAISSON_E_BOUNDS) {
         *j->err = e;
     }

@@ -22,9 +22,9 @@ static void encode_units(csn_encode_job *job, uint64_t u0, uint64_t u1) {
     }
 }
 
-static caisson_status bf16_encode(const float *x, const csn_shape *shape, csn_pool *pool,
-                                  uint8_t *out, caisson_error *err) {
-    csn_encode_job job = csn_encode_begin(x, shape, out);
+static caisson_status bf16_encode(const float *x, const csn_shape *shape, csn_encoder encoder,
+                                  csn_pool *pool, uint8_t *out, caisson_error *err) {
+    csn_encode_job job = csn_encode_begin(x, shape, encoder, out);
     csn_encode_split(pool, &job, encode_units, job.n);
     return csn_encode_end(&job, "bf16", err);
 }

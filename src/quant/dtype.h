@@ -27,6 +27,13 @@ const char *csn_shape_text(const csn_shape *s, char *buf, size_t n);
 
 typedef struct csn_dtype csn_dtype;
 
+/* Who chooses where the format leaves a choice (scales of q4_block and q4_tiled, rungs of q4tp).
+ * Both are deterministic; the error of the search is never larger. */
+typedef enum csn_encoder {
+    CSN_ENCODER_SEARCH,    /* the default: the smallest squared error among our candidates */
+    CSN_ENCODER_REFERENCE, /* the bytes of the format's reference */
+} csn_encoder;
+
 /* A tensor seen as a matrix: rows = dim[0], cols = product of the rest (1-D: rows = n, cols = 1;
  * scalar: 1 x 1). Checked: data holds exactly dtype->nbytes(shape) bytes and passed dtype->check.
  */
@@ -63,8 +70,8 @@ struct csn_dtype {
      * split over `pool` (may be NULL) with the same bytes for any number of threads. NULL = never
      * written by us. x is finite. CAISSON_E_BOUNDS when a value or scale does not fit into the
      * dtype's f16 (the caller keeps such a tensor in f32), or the shape cannot have the dtype. */
-    caisson_status (*encode)(const float *x, const csn_shape *shape, csn_pool *pool, uint8_t *out,
-                             caisson_error *err);
+    caisson_status (*encode)(const float *x, const csn_shape *shape, csn_encoder encoder,
+                             csn_pool *pool, uint8_t *out, caisson_error *err);
 };
 
 extern const csn_dtype *const csn_dtypes[]; /* NULL-terminated */

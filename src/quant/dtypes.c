@@ -165,8 +165,9 @@ void csn_encode_split(csn_pool *pool, csn_encode_job *job, csn_encode_fn fn, uin
     csn_pool_run(pool, run_share, &(struct split){job, fn, n_units});
 }
 
-csn_encode_job csn_encode_begin(const float *x, const csn_shape *shape, uint8_t *out) {
-    csn_encode_job job = {.x = x, .out = out};
+csn_encode_job csn_encode_begin(const float *x, const csn_shape *shape, csn_encoder encoder,
+                                uint8_t *out) {
+    csn_encode_job job = {.x = x, .out = out, .encoder = encoder};
     csn_shape_matrix(shape, &job.rows, &job.cols);
     job.n = job.rows * job.cols;
     return job;
@@ -179,15 +180,4 @@ caisson_status csn_encode_end(const csn_encode_job *job, const char *dtype, cais
                         CSN_TEXTS(CSN_STR("at most 65504"), csn_str_from(dtype)));
     }
     return CAISSON_OK;
-}
-
-void csn_nibbles_encode(const float *x, uint64_t n, float scale, uint8_t out[16]) {
-    uint8_t code[CSN_GROUP];
-    memset(code, 8, sizeof(code));
-    for (uint64_t i = 0; i < n; i++) {
-        code[i] = (uint8_t)(csn_round_even(csn_clamp(x[i] / scale, -8.0f, 7.0f)) + 8.0f);
-    }
-    for (unsigned k = 0; k < 16; k++) {
-        out[k] = (uint8_t)(code[2 * k] | code[2 * k + 1] << 4);
-    }
 }

@@ -2,7 +2,7 @@
 /* q4_block (CMF id 4, facts 4.3): G = ceil(n / 32) groups over the flattened tensor, zero padded,
  * [nibbles: 16 * G][f16 scale: G], w = (nibble - 8) * scale.
  *
- * scale = S(absmax(group) / 7); the error of a weight is at most scale / 2. */
+ * Nibbles and scale of a group: nibbles.c. */
 #include "quant/quant_internal.h"
 
 static caisson_status q4_block_nbytes(const csn_shape *shape, uint64_t *ret, caisson_error *err) {
@@ -31,17 +31,15 @@ static void encode_groups(csn_encode_job *job, uint64_t g0, uint64_t g1) {
     for (uint64_t g = g0; g < g1; g++) {
         const float *x = job->x + g * CSN_GROUP;
         uint64_t n = job->n - g * CSN_GROUP < CSN_GROUP ? job->n - g * CSN_GROUP : CSN_GROUP;
-        uint16_t h;
-        float s = csn_scale_rule(csn_absmax(x, n) / 7.0f, &h);
+        uint16_t h = csn_nibbles_encode(x, n, job->encoder, job->out + 16 * g);
         csn_note_inf(job, h);
-        csn_nibbles_encode(x, n, s, job->out + 16 * g);
         csn_store16(job->out + 16 * n_groups + 2 * g, h);
     }
 }
 
-static caisson_status q4_block_encode(const float *x, const csn_shape *shape, csn_pool *pool,
-                                      uint8_t *out, caisson_error *err) {
-    csn_encode_job job = csn_encode_begin(x, shape, out);
+static caisson_status q4_block_encode(const float *x, const csn_shape *shape, csn_encoder encoder,
+                                      csn_pool *pool, uint8_t *out, caisson_error *err) {
+    csn_encode_job job = csn_encode_begin(x, shape, encoder, out);
     csn_encode_split(pool, &job, encode_groups, (job.n + CSN_GROUP - 1) / CSN_GROUP);
     return csn_encode_end(&job, "q4_block", err);
 }

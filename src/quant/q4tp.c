@@ -7,7 +7,8 @@
  *
  * A group's scale is rung `code` of its row's ladder of 32. The encoder fixes lo and step in f16
  * before it chooses codes, tries the rungs around the nominal one, and quantises against the
- * ladder's value: what it measures is what a reader gets. */
+ * ladder's value: what it measures is what a reader gets. The reference tries four rungs, the
+ * search all that can be good; lo and step are the same. */
 #include "quant/q4tp.h"
 
 #include "quant/exp2_half.h"
@@ -88,7 +89,8 @@ static float group_error(const float *x, float s) {
     return sum;
 }
 
-/* The rung for one live group: the nominal one, or a neighbour with a strictly smaller error. */
+/* The reference's rung for one live group: the nominal one, or a neighbour with a strictly smaller
+ * error. */
 static int choose_code(const float *x, float lg, float lo, float step, const float *t) {
     int nominal = (int)csn_round_even(csn_clamp((lg - lo) / step, 0.0f, 31.0f));
     int first = nominal - 2 < 0 ? 0 : nominal - 2;
@@ -103,6 +105,23 @@ static int choose_code(const float *x, float lg, float lo, float step, const flo
         }
     }
     return best;
+}
+
+/* The best of the rungs that put the largest weight of a group near an end of the codes; `code`
+ * unless one is better. */
+static int search_code(const float *x, float absmax, const float *t, int code) {
+    float best_error = csn_nibbles_error(x, t[code]) * CSN_LESS;
+    for (int c = 0; c < CSN_Q4TP_RUNGS; c++) {
+        if (t[c] * 5.8f > absmax || t[c] * 9.2f < absmax) {
+            continue;
+        }
+        float e = csn_nibbles_error(x, t[c]);
+        if (e < best_error) {
+            code = c;
+            best_error = e;
+        }
+    }
+    return code;
 }
 
 static void encode_group(const float *x, float s, uint8_t out[16]) {
@@ -154,6 +173,9 @@ static void encode_row(csn_encode_job *job, uint64_t row) {
             (void)csn_scale_rule(a / 7.0f, &h);
             float lg = (h & 0x7c00u) == 0x7c00u ? 16.0f : csn_log2_half(h);
             code = choose_code(xg, lg, csn_half_to_f32(lo16), csn_half_to_f32(step16), t);
+            if (job->encoder == CSN_ENCODER_SEARCH) {
+                code = search_code(xg, a, t, code);
+            }
         }
         uint64_t bit = 5 * g;
         unsigned v = (unsigned)code << (bit % 8);
@@ -171,10 +193,10 @@ static void encode_rows(csn_encode_job *job, uint64_t r0, uint64_t r1) {
     }
 }
 
-static caisson_status q4tp_encode(const float *x, const csn_shape *shape, csn_pool *pool,
-                                  uint8_t *out, caisson_error *err) {
+static caisson_status q4tp_encode(const float *x, const csn_shape *shape, csn_encoder encoder,
+                                  csn_pool *pool, uint8_t *out, caisson_error *err) {
     CSN_TRY(csn_shape_need_groups(shape, "q4tp needs whole groups of 32", err));
-    csn_encode_job job = csn_encode_begin(x, shape, out);
+    csn_encode_job job = csn_encode_begin(x, shape, encoder, out);
     csn_encode_split(pool, &job, encode_rows, job.rows);
     return csn_encode_end(&job, "q4tp", err);
 }

@@ -93,9 +93,9 @@ static void encode_rows(csn_encode_job *job, uint64_t r0, uint64_t r1) {
     }
 }
 
-static caisson_status q8_2f_encode(const float *x, const csn_shape *shape, csn_pool *pool,
-                                   uint8_t *out, caisson_error *err) {
-    csn_encode_job job = csn_encode_begin(x, shape, out);
+static caisson_status q8_2f_encode(const float *x, const csn_shape *shape, csn_encoder encoder,
+                                   csn_pool *pool, uint8_t *out, caisson_error *err) {
+    csn_encode_job job = csn_encode_begin(x, shape, encoder, out);
     struct sums s = {0};
     job.extra = &s;
     caisson_status status = CSN_NEW(job.cols, &s.total, err);

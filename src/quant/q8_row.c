@@ -41,9 +41,9 @@ static void encode_rows(csn_encode_job *job, uint64_t u0, uint64_t u1) {
     }
 }
 
-static caisson_status q8_row_encode(const float *x, const csn_shape *shape, csn_pool *pool,
-                                    uint8_t *out, caisson_error *err) {
-    csn_encode_job job = csn_encode_begin(x, shape, out);
+static caisson_status q8_row_encode(const float *x, const csn_shape *shape, csn_encoder encoder,
+                                    csn_pool *pool, uint8_t *out, caisson_error *err) {
+    csn_encode_job job = csn_encode_begin(x, shape, encoder, out);
     csn_encode_split(pool, &job, encode_rows, job.rows);
     return csn_encode_end(&job, "q8_row", err);
 }

@@ -89,6 +89,7 @@ typedef struct csn_encode_job {
     const float *x;
     uint8_t *out;
     uint64_t n, rows, cols;
+    csn_encoder encoder;
     void *extra;
     atomic_bool has_inf;
 } csn_encode_job;
@@ -98,7 +99,8 @@ typedef void (*csn_encode_fn)(csn_encode_job *job, uint64_t u0, uint64_t u1);
 void csn_encode_split(csn_pool *pool, csn_encode_job *job, csn_encode_fn fn, uint64_t n_units);
 /* OK, or BOUNDS when a value or scale does not fit into f16. */
 caisson_status csn_encode_end(const csn_encode_job *job, const char *dtype, caisson_error *err);
-csn_encode_job csn_encode_begin(const float *x, const csn_shape *shape, uint8_t *out);
+csn_encode_job csn_encode_begin(const float *x, const csn_shape *shape, csn_encoder encoder,
+                                uint8_t *out);
 
 static inline void csn_note_inf(csn_encode_job *job, uint16_t h) {
     if ((h & 0x7c00u) == 0x7c00u) {
@@ -107,8 +109,13 @@ static inline void csn_note_inf(csn_encode_job *job, uint16_t h) {
 }
 
 /* 32 weights as 16 bytes: element 2k in the low nibble of byte k, 2k + 1 in the high one, offset
- * 8. Missing elements (n < 32) become code 8, zero. */
-void csn_nibbles_encode(const float *x, uint64_t n, float scale, uint8_t out[16]);
+ * 8. Missing elements (n < 32) become code 8, zero. Returns the f16 scale, which may be negative;
+ * infinite when the weights are too large for it (nibbles.c). */
+uint16_t csn_nibbles_encode(const float *x, uint64_t n, csn_encoder encoder, uint8_t out[16]);
+/* Squared error of 32 weights under a scale, codes as in q4tp: round(x * (1 / s)), clamped. Two
+ * such errors say which is smaller when they differ by more than the sums' own rounding. */
+float csn_nibbles_error(const float x[CSN_GROUP], float s);
+#define CSN_LESS 0.999998f
 static inline float csn_nibble(const uint8_t *bytes, unsigned k) {
     return (float)((int)(bytes[k / 2] >> (k % 2 * 4) & 15) - 8);
 }

@@ -114,6 +114,20 @@ class Convert(tool.Case):
         self.ok("convert", self.src, "-o", other, "-t", 2)
         self.assertEqual(tool.read(self.out), tool.read(other))
 
+    def test_encoders_differ_and_the_search_is_closer(self):
+        for t in ("q4_block", "q4_tiled", "q4tp"):
+            errors = {}
+            for e in ("reference", "search"):
+                r = self.ok("convert", self.src, "-o", self.out, "--quant", t, "--encoder", e, "--force",
+                            "--json").json
+                errors[e] = {x["name"]: x["relative_error"] for x in r["tensors"] if x["to"] == t}
+            self.assertTrue(all(v <= errors["reference"][n] for n, v in errors["search"].items()))
+            self.assertLess(sum(errors["search"].values()), sum(errors["reference"].values()))
+            searched = tool.read(self.out)
+            self.ok("convert", self.src, "-o", self.out, "--quant", t, "--force")
+            self.assertEqual(tool.read(self.out), searched)
+        self.fails(USAGE, "convert", self.src, "-o", self.out, "--encoder", "best", "--force")
+
     def test_existing_target_is_kept_without_force(self):
         with open(self.out, "w") as f:
             f.write("mine")

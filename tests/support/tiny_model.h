@@ -209,7 +209,7 @@ static inline void tiny_write(const tiny_options *o, const char *path) {
         float *x = malloc(n * sizeof(float));
         uint8_t *packed = malloc(bytes);
         tiny_values(w, t, x, n);
-        tiny_check(t->dtype->encode(x, &t->shape, NULL, packed, &err), &err);
+        tiny_check(t->dtype->encode(x, &t->shape, CSN_ENCODER_SEARCH, NULL, packed, &err), &err);
         if (i >= n_done) {
             tiny_check(csn_cmf_writer_tensor(writer, packed, bytes, &err), &err);
         }
