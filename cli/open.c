@@ -51,6 +51,7 @@ static const char *advice(const cli_args *args, const caisson_error *err) {
     case CAISSON_E_FEATURE: return "The file was made for a newer reader.";
     case CAISSON_E_CONTEXT: return "Give a larger context with -c N, or a shorter text.";
     case CAISSON_E_EXISTS: return "Give another name, or --force to replace it.";
+    case CAISSON_E_BUSY: return "Wait until it has finished, stop it, or give another name.";
     case CAISSON_E_NOMEM: return "Try a smaller context (-c), or --cache-type-k q8_0.";
     default: return NULL;
     }

@@ -51,9 +51,10 @@ typedef struct caisson_convert_options {
     bool reference_encoder;
 } caisson_convert_options;
 
-/* Errors: CAISSON_E_EXISTS (target there, no overwrite), _UNSUPPORTED (a family, a config key or a
- * tensor type that we do not understand, by name), _MISSING (a tensor of the index or family is
- * absent), _MAGIC, _PARSE, _BOUNDS, _IO, _CANCELLED, _NOMEM, _ARG. */
+/* Errors: CAISSON_E_EXISTS (target there, no overwrite), _BUSY (another conversion is writing the
+ * same target; it ends with its process, however that ends), _UNSUPPORTED (a family, a config key
+ * or a tensor type that we do not understand, by name), _MISSING (a tensor of the index or family
+ * is absent), _MAGIC, _PARSE, _BOUNDS, _IO, _CANCELLED, _NOMEM, _ARG. */
 CAISSON_API caisson_status caisson_convert(const char *source, const char *target,
                                            const caisson_convert_options *options,
                                            caisson_error *err);

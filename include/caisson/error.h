@@ -38,6 +38,7 @@ typedef enum caisson_status {
     CAISSON_E_CONTEXT,     /* [ContextFull] the tokens do not fit into the context */
     CAISSON_E_CANCELLED,   /* [Cancelled] the caller asked to stop */
     CAISSON_E_EXISTS,      /* [Exists] the target is there and may not be replaced */
+    CAISSON_E_BUSY,        /* [Busy] another process is writing the same target */
     CAISSON_N_STATUS
 } caisson_status;
 

@@ -27,6 +27,7 @@ static const char *const status_names[CAISSON_N_STATUS] = {
     [CAISSON_E_CONTEXT] = "ContextFull",
     [CAISSON_E_CANCELLED] = "Cancelled",
     [CAISSON_E_EXISTS] = "Exists",
+    [CAISSON_E_BUSY] = "Busy",
 };
 
 const char *caisson_status_name(caisson_status code) {

@@ -23,6 +23,10 @@ typedef struct csn_file_ops {
     caisson_status (*size)(csn_file *f, uint64_t *ret, caisson_error *err);
     caisson_status (*truncate)(csn_file *f, uint64_t size, caisson_error *err);
     caisson_status (*sync)(csn_file *f, caisson_error *err);
+    /* Claims the file for this open file until it is closed or its process ends, however that
+     * ends. *ret_is_ours false: somebody else holds it, or its path names another file by now.
+     * Where the file system knows no locks everybody is told true. */
+    caisson_status (*lock)(csn_file *f, bool *ret_is_ours, caisson_error *err);
     /* Maps [0, size) read-only. */
     caisson_status (*map)(csn_file *f, uint64_t size, const uint8_t **ret, caisson_error *err);
     void (*unmap)(csn_file *f, const uint8_t *p, uint64_t size);

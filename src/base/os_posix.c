@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -80,6 +81,28 @@ static caisson_status os_sync(csn_file *f, caisson_error *err) {
     return CAISSON_OK;
 }
 
+/* flock belongs to the open file, not to the process: two writers in one process see each other
+ * too, and closing another descriptor of the same file gives nothing up. */
+static caisson_status os_lock(csn_file *f, bool *ret_is_ours, caisson_error *err) {
+    int fd = ((os_file *)f)->fd;
+    struct stat held, named;
+    int rc;
+    do {
+        rc = flock(fd, LOCK_EX | LOCK_NB);
+    } while (rc != 0 && errno == EINTR);
+    if (rc != 0 && errno == EWOULDBLOCK) {
+        *ret_is_ours = false;
+        return CAISSON_OK;
+    }
+    if (fstat(fd, &held) != 0) {
+        return fail_io(err, f->path, "cannot read the size");
+    }
+    /* Its last holder may have renamed or removed it between our open and our lock. */
+    *ret_is_ours =
+        stat(f->path, &named) == 0 && held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+    return CAISSON_OK;
+}
+
 static caisson_status os_map(csn_file *f, uint64_t size, const uint8_t **ret, caisson_error *err) {
     if (size == 0 || size > SIZE_MAX) {
         return CSN_FAIL(err, CAISSON_E_IO, .file = f->path,
@@ -109,6 +132,7 @@ static const csn_file_ops os_file_ops = {
     .size = os_size,
     .truncate = os_truncate,
     .sync = os_sync,
+    .lock = os_lock,
     .map = os_map,
     .unmap = os_unmap,
     .close = os_close,

@@ -28,7 +28,6 @@ typedef struct job {
     csn_source_file *files; /* [source->n_files] */
     csn_buf header, piece, fingerprint;
     uint64_t n_done, n_total; /* bytes of source: hashed, then read */
-    uint32_t i_retry;         /* the tensor that f16 could not hold, when run() asks for a retry */
     caisson_error *err;
 } job;
 
@@ -82,8 +81,10 @@ static caisson_status make_fingerprint(job *j) {
 
 static caisson_status make_writer(job *j, csn_cmf_writer **ret, uint32_t *ret_n_done) {
     csn_cmf_plan_tensor *t;
-    csn_cmf_plan plan = {
-        .n = j->plan.n, .head_bytes = j->header.len + 512, .vocab_bytes = j->source->tokenizer.len};
+    csn_cmf_plan plan = {.n = j->plan.n,
+                         .head_bytes = j->header.len + 512,
+                         .vocab_bytes = j->source->tokenizer.len,
+                         .sync_bytes = j->o->sync_bytes};
     CSN_TRY(CSN_NEW(j->plan.n, &t, j->err));
     for (uint32_t i = 0; i < j->plan.n; i++) {
         const csn_convert_item *item = &j->plan.items[i];
@@ -135,7 +136,7 @@ static caisson_status encode(job *j, const csn_convert_item *item, const float *
     }
     CSN_TRY(csn_alloc_aligned((size_t)nbytes, ret_owned, j->err));
     *ret = *ret_owned;
-    caisson_error e; /* a retry as f32 is no failure: j->err is left alone */
+    caisson_error e; /* to be kept as f32 is no failure: j->err is left alone */
     caisson_status status =
         item->to->encode(x, &item->shape, j->o->encoder, j->pool, *ret_owned, &e);
     if (status != CAISSON_OK && status != CAISSON_E_BOUNDS) {
@@ -159,8 +160,15 @@ static void report(job *j, const csn_convert_item *item, uint64_t nbytes, double
     }
 }
 
+static void keep_f32(job *j, csn_convert_item *item) {
+    CSN_WARN(j->o->log, "%.*s: a value that f16 cannot hold; the tensor stays f32",
+             CSN_STR_ARGS(item->name));
+    item->kept_f32 = true;
+    item->to = csn_dtype_by_name(CSN_STR("f32"));
+}
+
 static caisson_status convert_tensor(job *j, csn_cmf_writer *w, uint32_t i) {
-    const csn_convert_item *item = &j->plan.items[i];
+    csn_convert_item *item = &j->plan.items[i];
     csn_tensor_watch watch = {tell, j};
     uint64_t n = 0, nbytes = 0, f32_bytes;
     void *x = NULL, *owned = NULL;
@@ -177,7 +185,17 @@ static caisson_status convert_tensor(job *j, csn_cmf_writer *w, uint32_t i) {
         csn_tensor_read_f32(j->source, item, j->pool, &j->piece, &watch, x, j->err);
     if (status == CAISSON_OK) {
         status = encode(j, item, x, n, nbytes, &bytes, &owned);
-        j->i_retry = status == CAISSON_E_BOUNDS ? i : UINT32_MAX;
+        if (status == CAISSON_E_BOUNDS) {
+            /* Rare: a weight beyond 65504, or a row beyond 127 times that. */
+            csn_free_aligned(owned);
+            owned = NULL;
+            keep_f32(j, item);
+            nbytes = f32_bytes;
+            status = csn_cmf_writer_keep_f32(w, j->err);
+            if (status == CAISSON_OK) {
+                status = encode(j, item, x, n, nbytes, &bytes, &owned);
+            }
+        }
     }
     if (status == CAISSON_OK && owned != NULL) {
         status = csn_tensor_error(item, bytes, nbytes, x, n, j->pool, &error, j->err);
@@ -187,7 +205,7 @@ static caisson_status convert_tensor(job *j, csn_cmf_writer *w, uint32_t i) {
     }
     if (status == CAISSON_OK) {
         report(j, item, nbytes, error);
-    } else if (status != CAISSON_E_CANCELLED && j->i_retry == UINT32_MAX) {
+    } else if (status != CAISSON_E_CANCELLED) {
         csn_error_tensor(j->err, item->name);
     }
     csn_free_aligned(owned);
@@ -195,35 +213,50 @@ static caisson_status convert_tensor(job *j, csn_cmf_writer *w, uint32_t i) {
     return status;
 }
 
-/* One pass over the plan. A tensor that f16 cannot hold ends it with i_retry set. */
-static caisson_status run(job *j) {
-    csn_cmf_writer *w = NULL;
-    uint32_t n_done = 0;
-    j->i_retry = UINT32_MAX;
-    CSN_TRY(csn_convert_plan_dtypes(&j->plan, j->o, j->err));
-    CSN_TRY(make_fingerprint(j));
-    CSN_TRY(make_writer(j, &w, &n_done));
-    caisson_status status = CAISSON_OK;
+static caisson_status check_target(job *j) {
+    if (!j->o->overwrite && j->fs->ops->exists(j->fs, j->target)) {
+        return CSN_FAIL(j->err, CAISSON_E_EXISTS, .file = j->target,
+                        .what = "target exists; say that it may be replaced");
+    }
+    return CAISSON_OK;
+}
+
+static void begin_progress(job *j, csn_cmf_writer *w, uint32_t n_done) {
     j->n_done = 0;
     j->n_total = 0;
     for (uint32_t i = 0; i < j->plan.n; i++) {
-        const csn_convert_item *item = &j->plan.items[i];
+        csn_convert_item *item = &j->plan.items[i];
         uint64_t rows = csn_convert_source_rows(item->source);
         uint64_t n_bytes = item->source->nbytes / rows * item->shape.dim[0];
         j->n_total += n_bytes;
         j->n_done += i < n_done ? n_bytes : 0;
+        if (csn_cmf_writer_dtype(w, i) != item->to) {
+            keep_f32(j, item); /* found out by the run that was stopped */
+        }
     }
     if (n_done > 0) {
         CSN_INFO(j->o->log, "resuming behind %u of %u tensors", n_done, j->plan.n);
     }
+}
+
+static caisson_status run(job *j) {
+    csn_cmf_writer *w = NULL;
+    uint32_t n_done = 0;
+    CSN_TRY(make_fingerprint(j));
+    CSN_TRY(make_writer(j, &w, &n_done));
+    begin_progress(j, w, n_done);
+    caisson_status status = CAISSON_OK;
     for (uint32_t i = n_done; i < j->plan.n && status == CAISSON_OK; i++) {
         status = convert_tensor(j, w, i);
+    }
+    if (status == CAISSON_OK) {
+        status = check_target(j); /* another conversion may have made it meanwhile */
     }
     if (status == CAISSON_OK) {
         status = csn_cmf_writer_finish(w, csn_buf_view(&j->header),
                                        csn_buf_view(&j->source->tokenizer), j->err);
     }
-    csn_cmf_writer_close(w, j->i_retry != UINT32_MAX);
+    csn_cmf_writer_close(w, false);
     return status;
 }
 
@@ -274,10 +307,7 @@ static caisson_status check_header(job *j) {
 }
 
 static caisson_status run_all(job *j, const char *source) {
-    if (!j->o->overwrite && j->fs->ops->exists(j->fs, j->target)) {
-        return CSN_FAIL(j->err, CAISSON_E_EXISTS, .file = j->target,
-                        .what = "target exists; say that it may be replaced");
-    }
+    CSN_TRY(check_target(j));
     CSN_TRY(csn_source_open(j->fs, source, j->o->log, &j->source, j->err));
     CSN_TRY(csn_convert_plan_make(j->source, j->o->log, &j->arena, &j->plan, j->err));
     CSN_TRY(
@@ -288,18 +318,7 @@ static caisson_status run_all(job *j, const char *source) {
     CSN_TRY(
         csn_convert_header(j->source, j->quant, j->files, j->source->n_files, &j->header, j->err));
     CSN_TRY(check_header(j));
-    for (;;) {
-        caisson_status status = run(j);
-        if (j->i_retry == UINT32_MAX) {
-            return status;
-        }
-        /* Dtypes are part of the writer's plan, so the pass starts anew. Rare: a weight beyond
-         * 65504, or a row beyond 127 times that. */
-        csn_convert_item *item = &j->plan.items[j->i_retry];
-        CSN_WARN(j->o->log, "%.*s: a value that f16 cannot hold; the tensor stays f32",
-                 CSN_STR_ARGS(item->name));
-        item->kept_f32 = true;
-    }
+    return run(j);
 }
 
 caisson_status csn_convert(csn_fs *fs, const char *source, const char *target,

@@ -35,6 +35,7 @@ typedef struct csn_convert_options {
     csn_encoder encoder;
     unsigned n_threads;           /* 0 = all */
     bool overwrite;               /* replace an existing target; else CAISSON_E_EXISTS */
+    uint64_t sync_bytes;          /* payload bytes that a kill may cost; 0 = 64 MiB */
     const csn_progress *progress; /* bytes of source read */
     const csn_log *log;
     void (*on_tensor)(void *ctx, const csn_convert_report *report); /* or NULL */

@@ -394,10 +394,6 @@ caisson_status csn_convert_plan_dtypes(csn_convert_plan *plan, const csn_convert
                 rule = o->rules[k].dtype;
             }
         }
-        if (item->kept_f32) {
-            item->to = dtype("f32");
-            continue;
-        }
         if (rule != NULL) {
             CSN_TRY(need_encoder(rule, item->name, err));
             if (!rule->is_float && (item->shape.n_dims != 2 || !fits(rule, &item->shape))) {

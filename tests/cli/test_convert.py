@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """convert, and what the other commands do with a source that is no .cmf. The source is a Hugging
 Face directory made here from the tensors of the tiny golden model, so the golden logits apply."""
+import fcntl
 import json
 import os
 import signal
@@ -185,6 +186,17 @@ class Convert(tool.Case):
         if p.returncode != OK:
             self.assertFalse(os.path.exists(self.out))
             self.ok("convert", self.src, "-o", self.out)
+        self.ok("verify", self.out)
+
+
+    def test_a_second_conversion_to_the_same_file_is_refused(self):
+        with open(self.out + ".part", "wb") as f:  # what a conversion at work holds
+            fcntl.flock(f, fcntl.LOCK_EX)
+            r = self.fails(FAILED, "convert", self.src, "-o", self.out)
+            self.assertIn(self.out, r.err)
+            self.assertIn("another conversion is writing this file", r.err)
+            self.assertIn("give another name", r.err)
+        self.ok("convert", self.src, "-o", self.out)  # a stale .part blocks nothing
         self.ok("verify", self.out)
 
 

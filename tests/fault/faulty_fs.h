@@ -27,7 +27,8 @@ enum {
     FAULTY_SYNC_DIR = 256,
     FAULTY_SPACE = 512,
     FAULTY_MAP = 1024,
-    FAULTY_ALL = 2047
+    FAULTY_LOCK = 2048,
+    FAULTY_ALL = 4095
 };
 
 typedef struct faulty_fs {
@@ -107,6 +108,10 @@ static caisson_status faulty_sync(csn_file *f, caisson_error *err) {
     FAULTY_CHECK(((faulty_file *)f)->fs, FAULTY_SYNC, f->path);
     return faulty_inner(f)->ops->sync(faulty_inner(f), err);
 }
+static caisson_status faulty_lock(csn_file *f, bool *ret_is_ours, caisson_error *err) {
+    FAULTY_CHECK(((faulty_file *)f)->fs, FAULTY_LOCK, f->path);
+    return faulty_inner(f)->ops->lock(faulty_inner(f), ret_is_ours, err);
+}
 static caisson_status faulty_map(csn_file *f, uint64_t size, const uint8_t **ret,
                                  caisson_error *err) {
     FAULTY_CHECK(((faulty_file *)f)->fs, FAULTY_MAP, f->path);
@@ -129,6 +134,7 @@ static caisson_status faulty_open(csn_fs *fs, const char *path, csn_open_mode mo
         .size = faulty_size,
         .truncate = faulty_truncate,
         .sync = faulty_sync,
+        .lock = faulty_lock,
         .map = faulty_map,
         .unmap = faulty_unmap,
         .close = faulty_close,

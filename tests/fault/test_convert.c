@@ -4,12 +4,16 @@
  * next call makes the very bytes of an undisturbed one. */
 #include "../unit/test.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <sys/wait.h>
 
 #include "base/alloc.h"
 #include "convert/convert.h"
 #include "fault/faulty_fs.h"
+#include "format/safetensors/safetensors.h"
 #include "support/memory_fs.h"
+#include "support/temp_dir.h"
 
 static const char OLD[] = "the old target";
 
@@ -198,6 +202,102 @@ static void a_cancelled_conversion_can_be_taken_up(void **state) {
     csn_buf_free(&want);
 }
 
+/* ---- killed for good ---- */
+
+enum { N_KILLS = 60 };
+
+/* The same source on the disk, with a value beyond f16 in a norm of its second layer: the tensor
+ * stays f32 and those behind it move. */
+static void put_source(void) {
+    memory_fs fs;
+    csn_safetensors *s;
+    caisson_error err;
+    load(&fs);
+    ASSERT_OK(csn_safetensors_open_dir(&fs.base, "d", &s, &err), &err);
+    const csn_tensor *t =
+        csn_directory_find(&s->dir, CSN_STR("model.layers.1.input_layernorm.weight"));
+    assert_non_null(t);
+    uint8_t *bytes = memory_fs_find(&fs, "d/model.safetensors")->bytes;
+    bytes[t->offset + 6] = 0x80; /* bf16 262144 */
+    bytes[t->offset + 7] = 0x48;
+    csn_safetensors_close(s);
+    static const char *const files[] = {"config.json", "model.safetensors", "tokenizer.json"};
+    for (int i = 0; i < 3; i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "d/%s", files[i]);
+        const memory_fs_node *node = memory_fs_find(&fs, name);
+        ASSERT_OK(csn_fs_write_all(csn_fs_os(), temp_path(files[i]),
+                                   csn_str_make((const char *)node->bytes, node->len), &err),
+                  &err);
+    }
+    memory_fs_done(&fs);
+}
+
+typedef struct told {
+    uint32_t n_resumed, n_kept;
+} told;
+
+static void hear(void *ctx, csn_log_level level, const char *line) {
+    told *t = ctx;
+    (void)level;
+    (void)sscanf(line, "resuming behind %" SCNu32, &t->n_resumed);
+    t->n_kept += strstr(line, "the tensor stays f32") != NULL;
+}
+
+/* One mark a tensor, and system calls that move at most 61 bytes: a payload takes many of them. */
+static caisson_status convert_on_disk(csn_fs *fs, const char *target, told *t, caisson_error *err) {
+    csn_log log = {hear, t, CSN_LOG_INFO};
+    csn_convert_options o = {.n_threads = 1, .overwrite = true, .sync_bytes = 1, .log = &log};
+    return csn_convert(fs, temp_dir_path, target, &o, err);
+}
+
+/* SIGKILL at sixty writes from the first to the last, most of them inside a payload; each time the
+ * next run goes on where the disk was sure, and the file is that of an undisturbed run. */
+static void a_killed_conversion_gives_the_same_bytes(void **state) {
+    (void)state;
+    caisson_error err;
+    faulty_fs f;
+    told t = {0};
+    uint32_t most = 0;
+    const char *target = temp_path("out.cmf");
+    put_source();
+    faulty_fs_init(&f, csn_fs_os());
+    f.kinds = FAULTY_WRITE;
+    f.short_by = 61;
+    ASSERT_OK(convert_on_disk(&f.base, temp_path("want.cmf"), &t, &err), &err);
+    assert_int_equal(t.n_kept, 1);
+    int64_t n_writes = f.n;
+    assert_true(n_writes > 10 * N_KILLS);
+    csn_buf want, got;
+    ASSERT_OK(csn_fs_read_all(csn_fs_os(), temp_path("want.cmf"), 1 << 24, &want, &err), &err);
+    for (int i = 0; i < N_KILLS; i++) {
+        f.fail_at = i * n_writes / N_KILLS;
+        f.n = 0;
+        f.kill = true;
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            (void)convert_on_disk(&f.base, target, &t, &err);
+            _exit(0); /* not reached */
+        }
+        int how = 0;
+        assert_int_equal(waitpid(pid, &how, 0), pid);
+        assert_true(WIFSIGNALED(how));
+        assert_false(csn_fs_os()->ops->exists(csn_fs_os(), target));
+        t = (told){0};
+        ASSERT_OK(convert_on_disk(csn_fs_os(), target, &t, &err), &err);
+        assert_int_equal(t.n_kept, 1); /* told again, whichever run found it out */
+        most = t.n_resumed > most ? t.n_resumed : most;
+        ASSERT_OK(csn_fs_read_all(csn_fs_os(), target, 1 << 24, &got, &err), &err);
+        assert_int_equal(got.len, want.len);
+        assert_memory_equal(got.ptr, want.ptr, want.len);
+        csn_buf_free(&got);
+        (void)unlink(target);
+    }
+    assert_true(most >= 20); /* of 21 tensors: the work was not done again */
+    csn_buf_free(&want);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_failed_operation_leaves_the_old_target),
@@ -206,6 +306,8 @@ int main(void) {
         cmocka_unit_test(too_little_space_is_told_first),
         cmocka_unit_test(each_failed_allocation_is_survived),
         cmocka_unit_test(a_cancelled_conversion_can_be_taken_up),
+        cmocka_unit_test_setup_teardown(a_killed_conversion_gives_the_same_bytes, temp_dir_make,
+                                        temp_dir_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@ typedef struct memory_fs_node {
     char *path;
     uint8_t *bytes;
     size_t len;
+    const csn_file *holder; /* of the lock */
 } memory_fs_node;
 
 typedef struct memory_fs {
@@ -110,6 +111,13 @@ static caisson_status memory_file_sync(csn_file *f, caisson_error *err) {
     (void)err;
     return CAISSON_OK;
 }
+static caisson_status memory_file_lock(csn_file *f, bool *ret_is_ours, caisson_error *err) {
+    (void)err;
+    memory_fs_node *node = ((memory_fs_file *)f)->node;
+    *ret_is_ours = node->holder == NULL || node->holder == f;
+    node->holder = *ret_is_ours ? f : node->holder;
+    return CAISSON_OK;
+}
 static caisson_status memory_file_map(csn_file *f, uint64_t size, const uint8_t **ret,
                                       caisson_error *err) {
     (void)size;
@@ -123,7 +131,12 @@ static void memory_file_unmap(csn_file *f, const uint8_t *p, uint64_t size) {
     (void)size;
 }
 static void memory_file_close(csn_file *f) {
-    ((memory_fs_file *)f)->fs->n_open--;
+    memory_fs_file *file = (memory_fs_file *)f;
+    for (int i = 0; i < MEMORY_FS_MAX_FILES; i++) { /* its node may be gone */
+        memory_fs_node *node = &file->fs->nodes[i];
+        node->holder = node->holder == f ? NULL : node->holder;
+    }
+    file->fs->n_open--;
     free(f);
 }
 
@@ -135,6 +148,7 @@ static caisson_status memory_fs_open(csn_fs *fs, const char *path, csn_open_mode
         .size = memory_file_size,
         .truncate = memory_file_truncate,
         .sync = memory_file_sync,
+        .lock = memory_file_lock,
         .map = memory_file_map,
         .unmap = memory_file_unmap,
         .close = memory_file_close,

@@ -111,12 +111,19 @@ typedef struct csn_cmf_plan {
 } csn_cmf_plan;
 
 /* *ret_n_done: leading tensors of the plan that are already on disk (resume). Checks free space
- * (CAISSON_E_IO with ENOSPC). CAISSON_E_ARG: the plan asks for what no file can hold. */
+ * (CAISSON_E_IO with ENOSPC). CAISSON_E_BUSY: another writer, here or in another process, is at
+ * work on the same path; nothing of its was touched. CAISSON_E_ARG: the plan asks for what no file
+ * can hold. */
 caisson_status csn_cmf_writer_new(csn_fs *fs, const char *path, const csn_cmf_plan *plan,
                                   csn_cmf_writer **ret, uint32_t *ret_n_done, caisson_error *err);
 /* The next tensor of the plan: exactly its nbytes. Hashes, writes, journals. */
 caisson_status csn_cmf_writer_tensor(csn_cmf_writer *w, const void *bytes, uint64_t nbytes,
                                      caisson_error *err);
+/* The next tensor is stored as f32 in place of the plan's dtype, because that cannot hold its
+ * values; tensors behind it move. IO with ENOSPC when the disk is now too small. */
+caisson_status csn_cmf_writer_keep_f32(csn_cmf_writer *w, caisson_error *err);
+/* In which dtype tensor i is or will be stored: a resumed one may be f32 for that same reason. */
+const csn_dtype *csn_cmf_writer_dtype(const csn_cmf_writer *w, uint32_t i);
 /* Writes vocab, header (the caller's JSON with section_hashes filled in by us), directory and
  * envelope; syncs; opens the result with our reader (its errors are this call's); renames over
  * path. header_json: an object without `section_hashes`. */

@@ -3,17 +3,18 @@
 
 #include "format/cmf/cmf_internal.h"
 
-enum { HEAD = 24, RECORD = 16 };
+enum { HEAD = 24, RECORD = 24 };
 
-static const char magic[8] = {'C', 'S', 'N', 'J', 'R', 'N', 'L', '1'};
+static const char magic[8] = {'C', 'S', 'N', 'J', 'R', 'N', 'L', '2'};
 
 uint64_t csn_journal_mix(uint64_t id, uint64_t value) {
     uint64_t x = (id ^ value) * UINT64_C(0x9E3779B97F4A7C15);
     return (x << 29 | x >> 35) ^ x >> 17;
 }
 
-static uint64_t record_check(uint64_t plan_id, uint64_t i, uint64_t hash) {
-    return csn_journal_mix(csn_journal_mix(csn_journal_mix(1, plan_id), i), hash);
+static uint64_t record_check(uint64_t plan_id, uint64_t i, const csn_journal_entry *e) {
+    uint64_t id = csn_journal_mix(csn_journal_mix(1, plan_id), i);
+    return csn_journal_mix(csn_journal_mix(id, e->hash), e->dtype_id);
 }
 
 static void head_bytes(uint64_t plan_id, uint8_t out[HEAD]) {
@@ -37,7 +38,7 @@ caisson_status csn_journal_create(csn_fs *fs, const char *path, uint64_t plan_id
     return CAISSON_OK;
 }
 
-static caisson_status read_records(csn_journal *j, uint32_t max, uint64_t *hashes,
+static caisson_status read_records(csn_journal *j, uint32_t max, csn_journal_entry *entries,
                                    caisson_error *err) {
     uint64_t size;
     uint8_t head[HEAD];
@@ -54,20 +55,21 @@ static caisson_status read_records(csn_journal *j, uint32_t max, uint64_t *hashe
     while (j->n < max && HEAD + ((uint64_t)j->n + 1) * RECORD <= size) {
         uint8_t r[RECORD];
         CSN_TRY(csn_file_read_at(j->file, HEAD + (uint64_t)j->n * RECORD, r, RECORD, err));
-        uint64_t hash = csn_get64(r);
-        if (csn_get64(r + 8) != record_check(j->plan_id, j->n, hash)) {
+        const csn_journal_entry e = {csn_get64(r), csn_get64(r + 8)};
+        if (csn_get64(r + 16) != record_check(j->plan_id, j->n, &e)) {
             break;
         }
-        hashes[j->n++] = hash;
+        entries[j->n++] = e;
     }
     return CAISSON_OK;
 }
 
 caisson_status csn_journal_resume(csn_fs *fs, const char *path, uint64_t plan_id, uint32_t max,
-                                  uint64_t *hashes, csn_journal *ret, caisson_error *err) {
+                                  csn_journal_entry *entries, csn_journal *ret,
+                                  caisson_error *err) {
     csn_journal j = {.plan_id = plan_id};
     CSN_TRY(csn_fs_open(fs, path, CSN_OPEN_READ_WRITE, &j.file, err));
-    caisson_status status = read_records(&j, max, hashes, err);
+    caisson_status status = read_records(&j, max, entries, err);
     if (status != CAISSON_OK) {
         csn_journal_close(&j);
         return status;
@@ -82,12 +84,13 @@ caisson_status csn_journal_cut(csn_journal *j, uint32_t n, caisson_error *err) {
     return CAISSON_OK;
 }
 
-caisson_status csn_journal_append(csn_journal *j, const uint64_t *hashes, uint32_t n,
+caisson_status csn_journal_append(csn_journal *j, const csn_journal_entry *entries, uint32_t n,
                                   caisson_error *err) {
     while (j->n < n) {
         uint8_t r[RECORD];
-        csn_put64(r, hashes[j->n]);
-        csn_put64(r + 8, record_check(j->plan_id, j->n, hashes[j->n]));
+        csn_put64(r, entries[j->n].hash);
+        csn_put64(r + 8, entries[j->n].dtype_id);
+        csn_put64(r + 16, record_check(j->plan_id, j->n, &entries[j->n]));
         CSN_TRY(csn_file_write_at(j->file, HEAD + (uint64_t)j->n * RECORD, r, RECORD, err));
         j->n++;
     }

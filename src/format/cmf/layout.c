@@ -34,9 +34,9 @@ static caisson_status check_plan_tensor(const csn_cmf_plan_tensor *p, caisson_er
     return CAISSON_OK;
 }
 
-/* Fills tensor t for p, placed at or behind *end of the blob. */
-static caisson_status place(const csn_cmf_plan_tensor *p, csn_arena *arena, csn_tensor *t,
-                            uint64_t *end, caisson_error *err) {
+/* Fills tensor t for p, but for its place. */
+static caisson_status describe(const csn_cmf_plan_tensor *p, csn_arena *arena, csn_tensor *t,
+                               caisson_error *err) {
     CSN_TRY(check_plan_tensor(p, err));
     CSN_TRY(csn_arena_str(arena, p->name, &t->name, err));
     t->dtype = p->dtype;
@@ -49,15 +49,33 @@ static caisson_status place(const csn_cmf_plan_tensor *p, csn_arena *arena, csn_
             return status;
         }
     }
-    uint64_t align = t->nbytes >= CSN_CMF_LARGE ? CSN_CMF_PAGE : CSN_CMF_ALIGN;
-    if (t->nbytes == 0) {
-        t->offset = 0; /* no bytes: the place means nothing, and must not lengthen the blob */
-        return CAISSON_OK;
+    return CAISSON_OK;
+}
+
+/* Tensors from i on, each behind the one before; those in front lie where they are. */
+static caisson_status place(csn_cmf_layout *l, uint32_t i, caisson_error *err) {
+    uint64_t end = l->data_off;
+    for (uint32_t k = 0; k < i; k++) {
+        const csn_tensor *t = &l->dir.tensors[k];
+        end = t->nbytes > 0 ? t->offset + t->nbytes : end;
     }
-    if (!csn_align_up(*end, align, &t->offset) || !csn_add(t->offset, t->nbytes, end)) {
-        return CSN_FAIL(err, CAISSON_E_BOUNDS, .tensor = p->name,
-                        .what = "the file's size does not fit in 64 bits");
+    for (; i < l->dir.n; i++) {
+        csn_tensor *t = &l->dir.tensors[i];
+        uint64_t align = t->nbytes >= CSN_CMF_LARGE ? CSN_CMF_PAGE : CSN_CMF_ALIGN;
+        if (t->nbytes == 0) {
+            t->offset = l->data_off; /* no bytes: the place means nothing */
+            continue;
+        }
+        if (!csn_align_up(end, align, &t->offset) || !csn_add(t->offset, t->nbytes, &end)) {
+            return CSN_FAIL(err, CAISSON_E_BOUNDS, .tensor = t->name,
+                            .what = "the file's size does not fit in 64 bits");
+        }
     }
+    if (end > INT64_MAX) {
+        return CSN_FAIL(err, CAISSON_E_BOUNDS, .what = "the file's size does not fit in 63 bits",
+                        CSN_VALUES(INT64_MAX, end));
+    }
+    l->data_len = end - l->data_off;
     return CAISSON_OK;
 }
 
@@ -67,11 +85,11 @@ static uint64_t plan_id(const csn_cmf_plan *plan, const csn_cmf_layout *l) {
     for (size_t i = 0; i + 8 <= plan->fingerprint.len; i += 8) { /* hash64 is blind to order */
         id = csn_journal_mix(id, csn_hash64(plan->fingerprint.ptr + i, 8));
     }
-    id = csn_journal_mix(csn_journal_mix(id, l->data_off), l->data_len);
+    id = csn_journal_mix(id, l->data_off);
     for (uint32_t i = 0; i < l->dir.n; i++) {
         const csn_tensor *t = &l->dir.tensors[i];
         id = csn_journal_mix(id, csn_hash64(t->name.ptr, t->name.len));
-        id = csn_journal_mix(csn_journal_mix(id, (uint64_t)t->dtype->cmf_id), t->offset);
+        id = csn_journal_mix(csn_journal_mix(id, (uint64_t)t->dtype->cmf_id), t->nbytes);
         for (uint32_t d = 0; d < t->shape.n_dims; d++) {
             id = csn_journal_mix(id, t->shape.dim[d]);
         }
@@ -81,7 +99,7 @@ static uint64_t plan_id(const csn_cmf_plan *plan, const csn_cmf_layout *l) {
 
 caisson_status csn_cmf_layout_make(const csn_cmf_plan *plan, csn_arena *arena, csn_cmf_layout *ret,
                                    caisson_error *err) {
-    csn_cmf_layout l = {.features = CSN_CMF_TENSOR_DIR};
+    csn_cmf_layout l = {0};
     uint64_t names = 0;
     if (plan->n > CAISSON_MAX_TENSORS) {
         return CSN_FAIL(err, CAISSON_E_LIMIT, .what = "too many tensors",
@@ -90,12 +108,8 @@ caisson_status csn_cmf_layout_make(const csn_cmf_plan *plan, csn_arena *arena, c
     CSN_TRY(CSN_ARENA_NEW(arena, plan->n, &l.dir.tensors, err));
     l.dir.n = plan->n;
     for (uint32_t i = 0; i < plan->n; i++) {
-        CSN_TRY(place(&plan->tensors[i], arena, &l.dir.tensors[i], &l.data_len, err));
+        CSN_TRY(describe(&plan->tensors[i], arena, &l.dir.tensors[i], err));
         names += plan->tensors[i].name.len;
-        int id = plan->tensors[i].dtype->cmf_id;
-        if (id == 9 || id == 8) { /* q8_2f, vbit; not vbit_ro (facts 1.3) */
-            l.features |= CSN_CMF_QUANT_2F;
-        }
     }
     CSN_TRY(csn_directory_index(&l.dir, arena, err));
     l.dir_bytes = CSN_CMF_DIR_HEAD_BYTES + (uint64_t)plan->n * CSN_CMF_RECORD_BYTES + names;
@@ -106,17 +120,29 @@ caisson_status csn_cmf_layout_make(const csn_cmf_plan *plan, csn_arena *arena, c
     }
     head = CSN_CMF_ENVELOPE_BYTES + plan->head_bytes + SECTION_HASHES_BYTES + l.dir_bytes;
     (void)csn_align_up(head, CSN_CMF_PAGE, &l.data_off); /* head is below 2^37 */
-    uint64_t end;
-    if (!csn_add(l.data_off, l.data_len, &end) || end > INT64_MAX) {
-        return CSN_FAIL(err, CAISSON_E_BOUNDS, .what = "the file's size does not fit in 63 bits",
-                        CSN_VALUES(INT64_MAX, l.data_len));
-    }
-    for (uint32_t i = 0; i < plan->n; i++) {
-        l.dir.tensors[i].offset += l.data_off;
-    }
+    CSN_TRY(place(&l, 0, err));
     l.plan_id = plan_id(plan, &l);
     *ret = l;
     return CAISSON_OK;
+}
+
+caisson_status csn_cmf_layout_to_f32(csn_cmf_layout *l, uint32_t i, caisson_error *err) {
+    csn_tensor *t = &l->dir.tensors[i];
+    const csn_dtype *f32 = csn_dtype_by_name(CSN_STR("f32"));
+    CSN_TRY(f32->nbytes(&t->shape, &t->nbytes, err));
+    t->dtype = f32;
+    return place(l, i, err);
+}
+
+uint32_t csn_cmf_layout_features(const csn_cmf_layout *l) {
+    uint32_t features = CSN_CMF_TENSOR_DIR;
+    for (uint32_t i = 0; i < l->dir.n; i++) {
+        int id = l->dir.tensors[i].dtype->cmf_id;
+        if (id == 9 || id == 8) { /* q8_2f, vbit; not vbit_ro (facts 1.3) */
+            features |= CSN_CMF_QUANT_2F;
+        }
+    }
+    return features;
 }
 
 void csn_cmf_layout_directory(const csn_cmf_layout *l, uint8_t *ret) {

@@ -9,14 +9,16 @@ typedef struct csn_cmf_layout {
     csn_directory dir;  /* names, dtypes, shapes, absolute offsets, bytes; hashes still 0 */
     uint64_t dir_bytes; /* of the directory section */
     uint64_t data_off, data_len;
-    uint32_t features; /* required_features */
-    uint64_t plan_id;  /* of fingerprint, names, dtypes, shapes, offsets */
+    uint64_t plan_id; /* of fingerprint, names, dtypes, shapes */
 } csn_cmf_layout;
 
 /* CAISSON_E_ARG for a plan that no file can hold (dtype without a CMF id, name of 64 KiB, a
  * dimension of 2^32), PARSE for a name given twice, BOUNDS, LIMIT, NOMEM. */
 caisson_status csn_cmf_layout_make(const csn_cmf_plan *plan, csn_arena *arena, csn_cmf_layout *ret,
                                    caisson_error *err);
+/* Stores tensor i as f32, whatever the plan says; those behind it move. BOUNDS: past 2^63. */
+caisson_status csn_cmf_layout_to_f32(csn_cmf_layout *l, uint32_t i, caisson_error *err);
+uint32_t csn_cmf_layout_features(const csn_cmf_layout *l); /* required_features */
 /* The directory section: dir_bytes bytes. */
 void csn_cmf_layout_directory(const csn_cmf_layout *l, uint8_t *ret);
 

@@ -26,8 +26,9 @@ struct csn_cmf_writer {
     csn_cmf_layout layout;
     csn_file *file;
     csn_journal journal;
-    uint64_t *hashes; /* [n] of the payloads written so far */
+    csn_journal_entry *done; /* [n], of the payloads written so far */
     uint32_t n_done;
+    uint64_t vocab_bytes; /* of the plan */
     uint64_t unsynced_bytes, sync_bytes;
     bool is_finished;
 };
@@ -42,32 +43,63 @@ static caisson_status remove_if_there(csn_fs *fs, const char *path, caisson_erro
     return fs->ops->exists(fs, path) ? fs->ops->remove(fs, path, err) : CAISSON_OK;
 }
 
+/* Opens or makes the partial file and claims it: nobody else touches it or its journal from here
+ * on. The claim ends with the process, so a killed one never stands in the way. */
+static caisson_status claim(csn_cmf_writer *w, bool *ret_is_new, caisson_error *err) {
+    bool is_ours;
+    *ret_is_new = !w->fs->ops->exists(w->fs, w->part.ptr);
+    CSN_TRY(csn_fs_open(w->fs, w->part.ptr, *ret_is_new ? CSN_OPEN_CREATE_NEW : CSN_OPEN_READ_WRITE,
+                        &w->file, err));
+    CSN_TRY(w->file->ops->lock(w->file, &is_ours, err));
+    if (!is_ours) {
+        csn_file_close(w->file);
+        w->file = NULL;
+        return CSN_FAIL(err, CAISSON_E_BUSY, .file = w->path.ptr,
+                        .what = "another conversion is writing this file");
+    }
+    return CAISSON_OK;
+}
+
+/* The entries of the journal that the file bears out. A tensor may be stored as f32 in place of its
+ * dtype; anything else was not this plan's. */
+static caisson_status believe(csn_cmf_writer *w, uint64_t size, uint32_t *ret_n, uint64_t *ret_end,
+                              caisson_error *err) {
+    const uint64_t f32_id = (uint64_t)csn_dtype_by_name(CSN_STR("f32"))->cmf_id;
+    *ret_end = w->layout.data_off;
+    for (*ret_n = 0; *ret_n < w->journal.n; ++*ret_n) {
+        const csn_tensor *t = &w->layout.dir.tensors[*ret_n];
+        uint64_t id = w->done[*ret_n].dtype_id;
+        if (id != (uint64_t)t->dtype->cmf_id && id != f32_id) {
+            break;
+        }
+        if (id != (uint64_t)t->dtype->cmf_id) {
+            CSN_TRY(csn_cmf_layout_to_f32(&w->layout, *ret_n, err));
+        }
+        if (t->offset + t->nbytes > size) {
+            break; /* the journal knows more than the file has: do not believe it */
+        }
+        *ret_end = t->nbytes > 0 ? t->offset + t->nbytes : *ret_end;
+    }
+    return CAISSON_OK;
+}
+
 /* Goes on with an unfinished file of the same plan, if there is one. *ret_is_resumed = false: there
  * is none, or it is of no use. */
 static caisson_status try_resume(csn_cmf_writer *w, bool *ret_is_resumed, caisson_error *err) {
-    uint64_t size;
+    uint64_t size, end;
+    uint32_t n;
     *ret_is_resumed = false;
-    if (!w->fs->ops->exists(w->fs, w->part.ptr) ||
-        !w->fs->ops->exists(w->fs, w->journal_path.ptr)) {
+    if (!w->fs->ops->exists(w->fs, w->journal_path.ptr)) {
         return CAISSON_OK;
     }
     caisson_status status = csn_journal_resume(w->fs, w->journal_path.ptr, w->layout.plan_id,
-                                               w->layout.dir.n, w->hashes, &w->journal, err);
+                                               w->layout.dir.n, w->done, &w->journal, err);
     if (status == CAISSON_E_PARSE) {
         return CAISSON_OK; /* another conversion's */
     }
     CSN_TRY(status);
-    CSN_TRY(csn_fs_open(w->fs, w->part.ptr, CSN_OPEN_READ_WRITE, &w->file, err));
     CSN_TRY(csn_file_size(w->file, &size, err));
-    uint32_t n = 0;
-    uint64_t end = w->layout.data_off;
-    for (; n < w->journal.n; n++) {
-        const csn_tensor *t = &w->layout.dir.tensors[n];
-        if (t->offset + t->nbytes > size) {
-            break; /* the journal knows more than the file has: do not believe it */
-        }
-        end = t->nbytes > 0 ? t->offset + t->nbytes : end;
-    }
+    CSN_TRY(believe(w, size, &n, &end, err));
     CSN_TRY(csn_journal_cut(&w->journal, n, err));
     CSN_TRY(w->file->ops->truncate(w->file, end, err)); /* what follows reads as zeros again */
     w->n_done = n;
@@ -75,23 +107,16 @@ static caisson_status try_resume(csn_cmf_writer *w, bool *ret_is_resumed, caisso
     return CAISSON_OK;
 }
 
-static caisson_status begin_anew(csn_cmf_writer *w, caisson_error *err) {
-    CSN_TRY(csn_fs_open(w->fs, w->part.ptr, CSN_OPEN_CREATE_NEW, &w->file, err));
-    return csn_journal_create(w->fs, w->journal_path.ptr, w->layout.plan_id, &w->journal, err);
-}
-
-static caisson_status check_space(csn_cmf_writer *w, const csn_cmf_plan *plan, caisson_error *err) {
+static caisson_status check_space(csn_cmf_writer *w, caisson_error *err) {
     uint64_t free_bytes;
     uint64_t have = 0;
     CSN_TRY(w->fs->ops->free_bytes(w->fs, w->path.ptr, &free_bytes, err));
-    if (w->n_done > 0) { /* of a resumed file, this much is on the disk */
+    if (w->n_done > 0) { /* this much is on the disk */
         const csn_tensor *t = &w->layout.dir.tensors[w->n_done - 1];
-        have = t->offset + t->nbytes > w->layout.data_off
-                   ? t->offset + t->nbytes - w->layout.data_off
-                   : 0;
+        have = t->offset + t->nbytes - w->layout.data_off;
     }
     uint64_t need = w->layout.data_off + w->layout.data_len - have + SLACK_BYTES;
-    if (!csn_add(need, plan->vocab_bytes, &need) || free_bytes < need) {
+    if (!csn_add(need, w->vocab_bytes, &need) || free_bytes < need) {
         return CSN_FAIL(err, CAISSON_E_IO, .file = w->path.ptr,
                         .what = "not enough free space for the file", .sys_errno = ENOSPC,
                         CSN_VALUES(need, free_bytes));
@@ -99,21 +124,41 @@ static caisson_status check_space(csn_cmf_writer *w, const csn_cmf_plan *plan, c
     return CAISSON_OK;
 }
 
+/* What lies in the file is of no use, and its space is wanted. */
+static caisson_status begin_anew(csn_cmf_writer *w, caisson_error *err) {
+    CSN_TRY(remove_if_there(w->fs, w->journal_path.ptr, err));
+    CSN_TRY(w->file->ops->truncate(w->file, 0, err));
+    CSN_TRY(check_space(w, err));
+    return csn_journal_create(w->fs, w->journal_path.ptr, w->layout.plan_id, &w->journal, err);
+}
+
+static void remove_partial(csn_cmf_writer *w) {
+    caisson_error ignored;
+    csn_journal_close(&w->journal);
+    (void)w->fs->ops->remove(w->fs, w->journal_path.ptr, &ignored);
+    (void)w->fs->ops->remove(w->fs, w->part.ptr, &ignored);
+}
+
 static caisson_status start(csn_cmf_writer *w, const char *path, const csn_cmf_plan *plan,
                             caisson_error *err) {
-    bool is_resumed;
+    bool is_new, is_resumed = false;
     CSN_TRY(make_path(&w->path, path, "", err));
     CSN_TRY(make_path(&w->part, path, ".part", err));
     CSN_TRY(make_path(&w->journal_path, path, ".part.journal", err));
     CSN_TRY(csn_cmf_layout_make(plan, &w->arena, &w->layout, err));
-    CSN_TRY(CSN_ARENA_NEW(&w->arena, plan->n, &w->hashes, err));
-    CSN_TRY(try_resume(w, &is_resumed, err));
-    if (!is_resumed) { /* what lies there is of no use, and its space is wanted */
-        CSN_TRY(remove_if_there(w->fs, w->journal_path.ptr, err));
-        CSN_TRY(remove_if_there(w->fs, w->part.ptr, err));
+    CSN_TRY(CSN_ARENA_NEW(&w->arena, plan->n, &w->done, err));
+    CSN_TRY(claim(w, &is_new, err));
+    if (!is_new) {
+        CSN_TRY(try_resume(w, &is_resumed, err));
     }
-    CSN_TRY(check_space(w, plan, err));
-    return is_resumed ? CAISSON_OK : begin_anew(w, err);
+    if (is_resumed) {
+        return check_space(w, err);
+    }
+    caisson_status status = begin_anew(w, err);
+    if (status != CAISSON_OK) {
+        remove_partial(w);
+    }
+    return status;
 }
 
 static void free_writer(csn_cmf_writer *w) {
@@ -131,6 +176,7 @@ caisson_status csn_cmf_writer_new(csn_fs *fs, const char *path, const csn_cmf_pl
     csn_cmf_writer *w;
     CSN_TRY(CSN_NEW(1, &w, err));
     w->fs = fs;
+    w->vocab_bytes = plan->vocab_bytes;
     w->sync_bytes = plan->sync_bytes != 0 ? plan->sync_bytes : SYNC_BYTES;
     caisson_status status = start(w, path, plan, err);
     if (status != CAISSON_OK) {
@@ -150,7 +196,7 @@ static caisson_status mark(csn_cmf_writer *w, caisson_error *err) {
     }
     CSN_TRY(w->file->ops->sync(w->file, err));
     w->unsynced_bytes = 0;
-    return csn_journal_append(&w->journal, w->hashes, w->n_done, err);
+    return csn_journal_append(&w->journal, w->done, w->n_done, err);
 }
 
 caisson_status csn_cmf_writer_tensor(csn_cmf_writer *w, const void *bytes, uint64_t nbytes,
@@ -173,9 +219,24 @@ caisson_status csn_cmf_writer_tensor(csn_cmf_writer *w, const void *bytes, uint6
             return status;
         }
     }
-    w->hashes[w->n_done++] = csn_hash64(bytes, (size_t)nbytes);
+    w->done[w->n_done++] = (csn_journal_entry){.hash = csn_hash64(bytes, (size_t)nbytes),
+                                               .dtype_id = (uint64_t)t->dtype->cmf_id};
     w->unsynced_bytes += nbytes;
     return w->unsynced_bytes >= w->sync_bytes ? mark(w, err) : CAISSON_OK;
+}
+
+caisson_status csn_cmf_writer_keep_f32(csn_cmf_writer *w, caisson_error *err) {
+    if (w->n_done == w->layout.dir.n) {
+        return CSN_FAIL(err, CAISSON_E_ARG, .file = w->path.ptr,
+                        .what = "more tensors than the plan has",
+                        CSN_VALUES(w->layout.dir.n, (uint64_t)w->n_done + 1));
+    }
+    CSN_TRY(csn_cmf_layout_to_f32(&w->layout, w->n_done, err));
+    return check_space(w, err);
+}
+
+const csn_dtype *csn_cmf_writer_dtype(const csn_cmf_writer *w, uint32_t i) {
+    return w->layout.dir.tensors[i].dtype;
 }
 
 /* The caller's object with the hash of the vocab section added. */
@@ -211,7 +272,7 @@ static caisson_status write_zeros(csn_cmf_writer *w, uint64_t from, uint64_t to,
 static caisson_status write_head(csn_cmf_writer *w, csn_str header, csn_str vocab, uint8_t *dir,
                                  caisson_error *err) {
     csn_cmf_layout *l = &w->layout;
-    csn_cmf_envelope e = {.required_features = l->features};
+    csn_cmf_envelope e = {.required_features = csn_cmf_layout_features(l)};
     e.off[CSN_CMF_HEADER] = CSN_CMF_ENVELOPE_BYTES;
     e.len[CSN_CMF_HEADER] = header.len;
     e.off[CSN_CMF_DIR] = CSN_CMF_ENVELOPE_BYTES + header.len;
@@ -265,7 +326,7 @@ static caisson_status finish(csn_cmf_writer *w, csn_str header_json, csn_str voc
     CSN_TRY(finish_header(header_json, vocab, header, err));
     CSN_TRY(CSN_ARENA_NEW(&w->arena, (size_t)w->layout.dir_bytes, &dir, err));
     for (uint32_t i = 0; i < w->layout.dir.n; i++) {
-        w->layout.dir.tensors[i].hash = w->hashes[i];
+        w->layout.dir.tensors[i].hash = w->done[i].hash;
     }
     csn_cmf_layout_directory(&w->layout, dir);
     CSN_TRY(mark(w, err));
@@ -293,9 +354,7 @@ void csn_cmf_writer_close(csn_cmf_writer *w, bool discard) {
         (void)mark(w, &ignored); /* the old marks still hold */
     }
     if (!w->is_finished && discard) {
-        csn_journal_close(&w->journal);
-        (void)w->fs->ops->remove(w->fs, w->journal_path.ptr, &ignored);
-        (void)w->fs->ops->remove(w->fs, w->part.ptr, &ignored);
+        remove_partial(w);
     }
     free_writer(w);
 }

@@ -156,14 +156,14 @@ static void a_damaged_journal_or_part_is_not_believed(void **state) {
     caisson_error err;
     snprintf(journal, sizeof(journal), "%s", temp_path("w.cmf.part.journal"));
     snprintf(part, sizeof(part), "%s", temp_path("w.cmf.part"));
-    for (long cut = 0; cut < 24 + 5 * 16; cut += 7) { /* torn at any place */
+    for (long cut = 0; cut < 24 + 5 * 24; cut += 7) { /* torn at any place */
         ASSERT_OK(cmf_make(csn_fs_os(), path, 5, NULL, &err), &err);
         assert_int_equal(truncate(journal, cut), 0);
         ASSERT_OK(cmf_make(csn_fs_os(), path, -1, &n_done, &err), &err);
-        assert_int_equal(n_done, cut < 24 ? 0 : (cut - 24) / 16);
+        assert_int_equal(n_done, cut < 24 ? 0 : (cut - 24) / 24);
         assert_same_file(path, reference());
     }
-    for (long at = 0; at < 24 + 5 * 16; at += 5) { /* a byte that is not as written */
+    for (long at = 0; at < 24 + 5 * 24; at += 5) { /* a byte that is not as written */
         ASSERT_OK(cmf_make(csn_fs_os(), path, 5, NULL, &err), &err);
         FILE *f = fopen(journal, "r+b");
         assert_non_null(f);
@@ -173,7 +173,7 @@ static void a_damaged_journal_or_part_is_not_believed(void **state) {
         (void)fputc(old ^ 0x40, f);
         (void)fclose(f);
         ASSERT_OK(cmf_make(csn_fs_os(), path, -1, &n_done, &err), &err);
-        assert_int_equal(n_done, at < 24 ? 0 : (at - 24) / 16);
+        assert_int_equal(n_done, at < 24 ? 0 : (at - 24) / 24);
         assert_same_file(path, reference());
     }
     ASSERT_OK(cmf_make(csn_fs_os(), path, 5, NULL, &err), &err);
@@ -182,6 +182,119 @@ static void a_damaged_journal_or_part_is_not_believed(void **state) {
     assert_true(n_done < 5);
     assert_same_file(path, reference());
     (void)unlink(path);
+}
+
+/* The second of two writers is refused and disturbs nothing; a writer that is gone never blocks. */
+static void two_writers_of_one_file(void **state) {
+    (void)state;
+    const char *path = temp_path("w.cmf");
+    csn_cmf_plan_tensor tensors[CMF_MAKE_N];
+    csn_cmf_plan plan = cmf_make_plan(tensors);
+    csn_cmf_writer *w = NULL;
+    uint32_t n_done = 99;
+    uint64_t n;
+    caisson_error err;
+    ASSERT_OK(csn_cmf_writer_new(csn_fs_os(), path, &plan, &w, &n_done, &err), &err);
+    for (int i = 0; i < CMF_MAKE_N; i++) {
+        err = (caisson_error){0};
+        ASSERT_STATUS(cmf_make(csn_fs_os(), path, -1, NULL, &err), CAISSON_E_BUSY);
+        assert_string_equal(err.file, path);
+        uint8_t *p = cmf_make_payload(&tensors[i], i, &n);
+        ASSERT_OK(csn_cmf_writer_tensor(w, p, n, &err), &err);
+        free(p);
+    }
+    pid_t pid = fork();
+    if (pid == 0) { /* another process sees it as well */
+        _exit(cmf_make(csn_fs_os(), path, -1, NULL, &err) == CAISSON_E_BUSY ? 0 : 1);
+    }
+    int how = 1;
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_int_equal(how, 0);
+    ASSERT_OK(csn_cmf_writer_finish(w, CSN_STR(CMF_MAKE_HEADER), CSN_STR(CMF_MAKE_VOCAB), &err),
+              &err);
+    csn_cmf_writer_close(w, false);
+    assert_same_file(path, reference());
+    ASSERT_OK(cmf_make(csn_fs_os(), path, 3, NULL, &err), &err); /* closed: the next may begin */
+    ASSERT_OK(cmf_make(csn_fs_os(), path, -1, &n_done, &err), &err);
+    assert_int_equal(n_done, 3);
+    assert_same_file(path, reference());
+    (void)unlink(path);
+}
+
+/* Its holder finished between our open and our lock: the file is no longer the partial one. */
+static void a_lock_on_a_renamed_file_is_not_ours(void **state) {
+    (void)state;
+    csn_fs *fs = csn_fs_os();
+    const char *path = temp_path("lock"), *other = temp_path("lock2");
+    csn_file *f;
+    caisson_error err;
+    bool is_ours = true;
+    ASSERT_OK(csn_fs_open(fs, path, CSN_OPEN_CREATE_NEW, &f, &err), &err);
+    ASSERT_OK(fs->ops->rename(fs, path, other, &err), &err);
+    ASSERT_OK(f->ops->lock(f, &is_ours, &err), &err);
+    assert_false(is_ours);
+    put_old(path);
+    ASSERT_OK(f->ops->lock(f, &is_ours, &err), &err);
+    assert_false(is_ours);
+    csn_file_close(f);
+    (void)unlink(path);
+    (void)unlink(other);
+}
+
+/* Tensors 1 and 5 as f32: the file is that of a plan which said so, also when a stopped run had
+ * found it out. */
+static void tensors_kept_in_f32_move_those_behind(void **state) {
+    (void)state;
+    const csn_dtype *f32 = csn_dtype_by_name(CSN_STR("f32"));
+    char want[512];
+    snprintf(want, sizeof(want), "%s", temp_path("want.cmf"));
+    const char *path = temp_path("w.cmf");
+    for (int stop = -1; stop <= CMF_MAKE_N; stop++) { /* -1: the plan says so */
+        csn_cmf_plan_tensor said[CMF_MAKE_N], found[CMF_MAKE_N];
+        csn_cmf_plan plan = cmf_make_plan(said);
+        (void)cmf_make_plan(found);
+        said[1].dtype = said[5].dtype = f32;
+        plan.tensors = stop < 0 ? said : found;
+        for (int round = 0; round < 2; round++) {
+            csn_cmf_writer *w = NULL;
+            uint32_t n_done;
+            uint64_t n;
+            caisson_error err;
+            ASSERT_OK(
+                csn_cmf_writer_new(csn_fs_os(), stop < 0 ? want : path, &plan, &w, &n_done, &err),
+                &err);
+            assert_int_equal(n_done, round == 0 || stop < 0 ? 0 : stop);
+            for (int i = 0; i < (int)n_done; i++) {
+                assert_ptr_equal(csn_cmf_writer_dtype(w, (uint32_t)i), said[i].dtype);
+            }
+            for (int i = (int)n_done; i < CMF_MAKE_N; i++) {
+                if (stop >= 0 && round == 0 && i == stop) {
+                    break;
+                }
+                if (stop >= 0 && said[i].dtype != found[i].dtype) {
+                    ASSERT_OK(csn_cmf_writer_keep_f32(w, &err), &err);
+                }
+                uint8_t *p = cmf_make_payload(&said[i], i, &n);
+                ASSERT_OK(csn_cmf_writer_tensor(w, p, n, &err), &err);
+                free(p);
+            }
+            if (stop < 0 || round == 1) {
+                ASSERT_OK(csn_cmf_writer_finish(w, CSN_STR(CMF_MAKE_HEADER),
+                                                CSN_STR(CMF_MAKE_VOCAB), &err),
+                          &err);
+            }
+            csn_cmf_writer_close(w, false);
+            if (stop < 0) {
+                break;
+            }
+        }
+        if (stop >= 0) {
+            assert_same_file(path, want);
+            assert_verifies(path);
+            (void)unlink(path);
+        }
+    }
+    (void)unlink(want);
 }
 
 static void too_little_space_is_told_first(void **state) {
@@ -272,9 +385,9 @@ static void wrong_calls_are_refused(void **state) {
  */
 static void every_failed_operation_leaves_the_old_file(void **state) {
     (void)state;
-    static const unsigned kinds[] = {FAULTY_OPEN,     FAULTY_READ,    FAULTY_WRITE,  FAULTY_SIZE,
-                                     FAULTY_TRUNCATE, FAULTY_SYNC,    FAULTY_RENAME, FAULTY_REMOVE,
-                                     FAULTY_SPACE,    FAULTY_SYNC_DIR};
+    static const unsigned kinds[] = {FAULTY_OPEN,     FAULTY_READ,     FAULTY_WRITE,  FAULTY_SIZE,
+                                     FAULTY_TRUNCATE, FAULTY_SYNC,     FAULTY_RENAME, FAULTY_REMOVE,
+                                     FAULTY_SPACE,    FAULTY_SYNC_DIR, FAULTY_LOCK};
     const char *path = temp_path("w.cmf");
     for (size_t k = 0; k < 2 * sizeof(kinds) / sizeof(kinds[0]); k++) {
         for (int64_t n = 0;; n++) {
@@ -465,6 +578,9 @@ int main(void) {
         cmocka_unit_test(a_stopped_conversion_goes_on),
         cmocka_unit_test(a_journal_of_another_conversion_is_discarded),
         cmocka_unit_test(a_damaged_journal_or_part_is_not_believed),
+        cmocka_unit_test(two_writers_of_one_file),
+        cmocka_unit_test(a_lock_on_a_renamed_file_is_not_ours),
+        cmocka_unit_test(tensors_kept_in_f32_move_those_behind),
         cmocka_unit_test(too_little_space_is_told_first),
         cmocka_unit_test(plans_that_no_file_can_hold_are_refused),
         cmocka_unit_test(wrong_calls_are_refused),
