@@ -29,6 +29,11 @@ const cli_option cli_json_options[] = {
 };
 
 const cli_option cli_file_options[] = {
+    {.name = "task",
+     .kind = CLI_TEXT,
+     .value = "NAME",
+     .help = "Run under this task mask of the file; none = dense (caisson masks list MODEL)",
+     .by_default = "the file's default task"},
     {.name = "no-mmap",
      .kind = CLI_FLAG,
      .help = "Read the weights into memory instead of mapping the file"},

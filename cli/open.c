@@ -247,6 +247,7 @@ static caisson_kv_type kv_type(const char *word) {
 caisson_session_options cli_session_options(const cli_args *args, caisson_compute compute,
                                             uint32_t n_ctx) {
     const char *mode = cli_text(args, "compute", NULL);
+    const char *task = cli_text(args, "task", NULL);
     if (mode != NULL) {
         compute = strcmp(mode, "f32") == 0 ? CAISSON_COMPUTE_F32 : CAISSON_COMPUTE_INT8;
     }
@@ -258,6 +259,7 @@ caisson_session_options cli_session_options(const cli_args *args, caisson_comput
         .compute = compute,
         .type_k = kv_type(cli_text(args, "cache-type-k", "f16")),
         .type_v = kv_type(cli_text(args, "cache-type-v", "f16")),
+        .task = task != NULL && strcmp(task, "none") == 0 ? "" : task,
     };
 }
 

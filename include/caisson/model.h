@@ -84,9 +84,14 @@ typedef struct caisson_session_options {
     uint32_t n_threads; /* 0 = all CPUs that the process may use */
     caisson_compute compute;
     caisson_kv_type type_k, type_v;
+    /* Which task mask of the file is active (CMF 5): its name; NULL = the file's default_task, if
+     * there is a mask of that name; "" = none. What a mask switches off is neither read nor
+     * computed. */
+    const char *task;
 } caisson_session_options;
 
-/* Errors: CAISSON_E_ARG, _NOMEM, _UNSUPPORTED (text_only model). */
+/* Errors: CAISSON_E_ARG, _NOMEM, _UNSUPPORTED (text_only model), _MISSING (no mask `task`: want
+ * lists those that there are), _PARSE (the mask does not fit a layer). */
 CAISSON_API caisson_status caisson_session_new(caisson_model *model,
                                                const caisson_session_options *options,
                                                caisson_session **ret, caisson_error *err);

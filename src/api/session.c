@@ -32,6 +32,7 @@ caisson_status caisson_session_new(caisson_model *model, const caisson_session_o
         .compute = o.compute == CAISSON_COMPUTE_F32 ? CSN_COMPUTE_F32 : CSN_COMPUTE_INT8,
         .type_k = kv[o.type_k],
         .type_v = kv[o.type_v],
+        .task = o.task,
     };
     caisson_session *s;
     CSN_TRY(CSN_NEW(1, &s, err));

@@ -18,6 +18,7 @@ struct csn_session {
     csn_pool *pool;
     csn_kv kv;
     csn_forward forward;
+    csn_active *active; /* NULL: everything is */
     uint32_t n_ctx, n_ubatch, n_past;
     float *logits; /* [n_rows_cap][vocab] */
     uint64_t n_rows_cap, n_rows;
@@ -39,6 +40,29 @@ static uint64_t threads_or_all(unsigned n) {
     return n != 0 ? n : csn_n_cpus();
 }
 
+caisson_status csn_session_mask(const csn_model *model, const char *task, const csn_cmf_mask **ret,
+                                caisson_error *err) {
+    const csn_cmf_masks *masks = &csn_store_cmf(csn_model_store(model))->masks;
+    *ret = NULL;
+    if (task != NULL) {
+        return task[0] == '\0' ? CAISSON_OK
+                               : csn_cmf_find_mask(masks, csn_str_from(task), ret, err);
+    }
+    for (uint32_t i = 0; i < masks->n; i++) {
+        if (csn_str_eq(masks->masks[i].name, masks->default_task)) {
+            return csn_cmf_find_mask(masks, masks->default_task, ret, err);
+        }
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status use_mask(csn_session *s, const char *task, caisson_error *err) {
+    const csn_cmf_mask *mask;
+    CSN_TRY(csn_session_mask(s->model, task, &mask, err));
+    return mask == NULL ? CAISSON_OK
+                        : csn_active_new(s->plan, csn_model_arch(s->model), mask, &s->active, err);
+}
+
 caisson_status csn_session_new(csn_model *model, const csn_session_options *options,
                                csn_session **ret, caisson_error *err) {
     const csn_arch *a = csn_model_arch(model);
@@ -58,6 +82,9 @@ caisson_status csn_session_new(csn_model *model, const csn_session_options *opti
                           CSN_VALUES(MAX_CTX, s->n_ctx));
     }
     if (status == CAISSON_OK) {
+        status = use_mask(s, options->task, err);
+    }
+    if (status == CAISSON_OK) {
         status = csn_pool_new((unsigned)threads_or_all(options->n_threads), &s->pool, err);
     }
     if (status == CAISSON_OK) {
@@ -66,6 +93,7 @@ caisson_status csn_session_new(csn_model *model, const csn_session_options *opti
     if (status == CAISSON_OK) {
         status =
             csn_forward_init(s->plan, s->pool, options->compute, s->n_ubatch, &s->forward, err);
+        s->forward.active = s->active;
     }
     if (status != CAISSON_OK) {
         csn_session_free(s);
@@ -83,6 +111,7 @@ void csn_session_free(csn_session *s) {
     csn_kv_free(&s->kv);
     csn_pool_free(s->pool);
     csn_free_aligned(s->logits);
+    csn_active_free(s->active);
     csn_free(s);
 }
 

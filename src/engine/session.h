@@ -21,7 +21,14 @@ typedef struct csn_session_options {
     unsigned n_threads; /* 0 = all CPUs */
     csn_compute compute;
     csn_kv_type type_k, type_v;
+    const char *task; /* name of the mask (CMF 5); NULL = default_task if a mask has that name, else
+                         none; "" = none */
 } csn_session_options;
+
+/* The mask that a session with this `task` uses; *ret NULL = none. CAISSON_E_MISSING lists names.
+ */
+caisson_status csn_session_mask(const csn_model *model, const char *task, const csn_cmf_mask **ret,
+                                caisson_error *err);
 
 caisson_status csn_session_new(csn_model *model, const csn_session_options *options,
                                csn_session **ret, caisson_error *err);

@@ -133,7 +133,7 @@ static void add_rows(void *ctx, uint64_t n, uint64_t r0, uint64_t r1) {
 static void project(csn_forward *f, const csn_weight *w, const float *in, uint64_t in_stride,
                     const float *norm, float *h, uint64_t n) {
     uint64_t dim = f->plan->hidden;
-    csn_linear item = {w, f->x, dim};
+    csn_linear item = {w, f->x, dim, NULL};
     if (norm == NULL) {
         struct residual r = {f->ops.vec, h, f->x, dim};
         csn_ops_linear(&f->ops, &item, 1, in, in_stride, n, add_rows, &r);
@@ -144,16 +144,18 @@ static void project(csn_forward *f, const csn_weight *w, const float *in, uint64
     csn_block_add(&f->ops, h, f->x, n, dim);
 }
 
-static void ffn(csn_forward *f, const csn_layer *l, float *h, uint64_t n) {
+static void ffn(csn_forward *f, const csn_layer *l, const csn_active_visit *active, float *h,
+                uint64_t n) {
     const csn_plan *p = f->plan;
     uint64_t dim = p->hidden;
     csn_block_norm(&f->ops, h, dim, l->pre_ffn_norm, p->norm_eps, f->x, dim, n, dim);
     if (l->moe == NULL) {
-        csn_block_gate_up(&f->ops, p->act, &l->gate, &l->up, f->x, dim, n, f->gate, f->up);
+        csn_block_gate_up(&f->ops, p->act, &l->gate, &l->up, active != NULL ? active->ffn : NULL,
+                          f->x, dim, n, f->gate, f->up);
         project(f, &l->down, f->gate, l->ffn, l->post_ffn_norm, h, n);
         return;
     }
-    csn_block_moe(&f->ops, p, l->moe, &f->moe, f->x, f->mixed, n);
+    csn_block_moe(&f->ops, p, l->moe, &f->moe, active, f->x, f->mixed, n);
     if (l->post_ffn_norm != NULL) {
         csn_block_norm(&f->ops, f->mixed, dim, l->post_ffn_norm, p->norm_eps, f->mixed, dim, n,
                        dim);
@@ -166,19 +168,27 @@ static void layer(csn_forward *f, csn_kv *kv, uint32_t i, uint32_t pos0, uint64_
                   uint64_t row0) {
     const csn_plan *p = f->plan;
     const csn_layer *l = &p->layers[i % p->n_layers];
+    const csn_active_visit *active = f->active != NULL ? &f->active->visits[i] : NULL;
+    if (active != NULL && active->is_off) {
+        return;
+    }
+    const csn_runs *q_runs = active != NULL ? active->q : NULL;
+    const csn_runs *kv_runs = active != NULL ? active->kv : NULL;
     uint64_t dim = p->hidden;
     uint64_t q_dim = l->q.m.rows;
     uint64_t kv_dim = l->k.m.rows;
     uint64_t table = (uint64_t)l->i_rope * f->max_n * (l->head_dim / 2);
     csn_block_norm(&f->ops, f->h, dim, l->input_norm, p->norm_eps, f->x, dim, n, dim);
-    csn_linear items[3] = {{&l->q, f->q, q_dim}, {&l->k, f->k, kv_dim}, {&l->v, f->v, kv_dim}};
+    csn_linear items[3] = {{&l->q, f->q, q_dim, q_runs},
+                           {&l->k, f->k, kv_dim, kv_runs},
+                           {&l->v, f->v, kv_dim, kv_runs}};
     csn_ops_linear(&f->ops, items, 3, f->x, dim, n, NULL, NULL);
-    csn_block_heads(&f->ops, p, l, kv, i, pos0, n, f->q, f->k, f->v, f->cos + table,
+    csn_block_heads(&f->ops, p, l, kv, active, i, pos0, n, f->q, f->k, f->v, f->cos + table,
                     f->sin + table);
-    csn_block_attention(&f->ops, p, l, kv, i, pos0, row0, n, f->q, f->att, f->scratch);
+    csn_block_attention(&f->ops, p, l, kv, active, i, pos0, row0, n, f->q, f->att, f->scratch);
     float *h = f->h + row0 * dim;
     project(f, &l->o, f->att + row0 * q_dim, q_dim, l->post_attn_norm, h, n - row0);
-    ffn(f, l, h, n - row0);
+    ffn(f, l, active, h, n - row0);
 }
 
 caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, uint32_t pos0,
@@ -230,7 +240,7 @@ void csn_forward_logits(csn_forward *f, uint64_t row0, uint64_t rows, float *log
     csn_block_norm(&f->ops, f->h + row0 * dim, dim, p->final_norm, p->norm_eps, f->x, dim, rows,
                    dim);
     struct finish a = {f, logits};
-    csn_linear item = {&p->head, logits, p->vocab};
+    csn_linear item = {&p->head, logits, p->vocab, NULL};
     csn_ops_linear_fine(&f->ops, &item, f->x, dim, rows, f->low, finish_rows, &a);
     for (uint64_t t = 0; t < rows && p->head.rows < p->vocab; t++) {
         memset(logits + t * p->vocab + p->head.rows, 0, (p->vocab - p->head.rows) * sizeof(float));

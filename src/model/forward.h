@@ -9,6 +9,7 @@
 /* The memory of a forward pass for up to max_n tokens; belongs to one session. */
 typedef struct csn_forward {
     const csn_plan *plan;
+    const csn_active *active; /* task mask, or NULL; the session's */
     csn_ops ops;
     uint64_t max_n;
     float *memory;    /* everything below */

@@ -90,27 +90,65 @@ static void prepare(struct linear *l) {
     }
 }
 
+/* Rows [r0, r1) of one product. */
+static void run_rows(const struct linear *l, unsigned i_item, uint64_t r0, uint64_t r1) {
+    const csn_linear *item = &l->items[i_item];
+    const csn_weight *w = item->w;
+    if (l->i_x8[i_item] >= 0) {
+        w->i8(&w->m, &l->x8[l->i_x8[i_item]], l->n, item->y, item->y_stride, r0, r1);
+    } else {
+        w->f32(&w->m, l->x, l->x_stride, l->n, item->y, item->y_stride, r0, r1);
+    }
+    for (uint64_t t = 0; w->bias != NULL && t < l->n; t++) {
+        l->ops->vec->add(item->y + t * item->y_stride + r0, w->bias + r0, r1 - r0);
+    }
+}
+
+/* This thread's share of the rows in runs; i_item < 0: `after` on each piece instead. */
+static void run_runs(const struct linear *l, const csn_runs *runs, int i_item, unsigned i_thread,
+                     unsigned n_threads) {
+    uint64_t a0;
+    uint64_t a1;
+    csn_share(runs->n_rows, ROW_GRAIN, i_thread, n_threads, &a0, &a1);
+    for (uint32_t i = 0; i < runs->n; i++) {
+        const csn_run *run = &runs->runs[i];
+        uint64_t first = run->before > a0 ? run->before : a0;
+        uint64_t end = run->before + (run->end - run->first);
+        end = end < a1 ? end : a1;
+        if (first >= end) {
+            continue;
+        }
+        uint64_t r0 = run->first + (first - run->before);
+        uint64_t r1 = run->first + (end - run->before);
+        if (i_item >= 0) {
+            run_rows(l, (unsigned)i_item, r0, r1);
+        } else {
+            l->after(l->ctx, l->n, r0, r1);
+        }
+    }
+}
+
 static void run_linear(void *ctx, unsigned i_thread, unsigned n_threads) {
     const struct linear *l = ctx;
     uint64_t r0 = 0;
     uint64_t r1 = 0;
     for (unsigned i = 0; i < l->n_items; i++) {
-        const csn_linear *item = &l->items[i];
-        const csn_weight *w = item->w;
-        csn_share(w->rows, ROW_GRAIN, i_thread, n_threads, &r0, &r1);
-        if (r0 == r1) {
+        const csn_runs *runs = l->items[i].runs;
+        if (runs != NULL) {
+            run_runs(l, runs, (int)i, i_thread, n_threads);
             continue;
         }
-        if (l->i_x8[i] >= 0) {
-            w->i8(&w->m, &l->x8[l->i_x8[i]], l->n, item->y, item->y_stride, r0, r1);
-        } else {
-            w->f32(&w->m, l->x, l->x_stride, l->n, item->y, item->y_stride, r0, r1);
-        }
-        for (uint64_t t = 0; w->bias != NULL && t < l->n; t++) {
-            l->ops->vec->add(item->y + t * item->y_stride + r0, w->bias + r0, r1 - r0);
+        csn_share(l->items[i].w->rows, ROW_GRAIN, i_thread, n_threads, &r0, &r1);
+        if (r0 < r1) {
+            run_rows(l, i, r0, r1);
         }
     }
-    if (l->after != NULL && r0 < r1) {
+    if (l->after == NULL) {
+        return;
+    }
+    if (l->items[0].runs != NULL) {
+        run_runs(l, l->items[0].runs, -1, i_thread, n_threads);
+    } else if (r0 < r1) {
         l->after(l->ctx, l->n, r0, r1);
     }
 }

@@ -4,6 +4,7 @@
 #ifndef CSN_MODEL_OPS_H
 #define CSN_MODEL_OPS_H
 
+#include "model/active.h"
 #include "model/plan.h"
 
 typedef enum csn_compute { CSN_COMPUTE_F32, CSN_COMPUTE_INT8 } csn_compute;
@@ -23,10 +24,12 @@ typedef struct csn_linear { /* y = W x + bias */
     const csn_weight *w;
     float *y;
     uint64_t y_stride;
+    const csn_runs *runs; /* the rows to compute, others are left as they are; NULL = all */
 } csn_linear;
 
 /* All products of one input x (vector t at x + t * x_stride). `after`, when not NULL, runs on each
- * thread once its rows [r0, r1) of all products are written (they must then have equal rows). */
+ * thread once its rows [r0, r1) of all products are written (they must then have equal rows and
+ * runs); with runs once for each. */
 typedef void (*csn_after_fn)(void *ctx, uint64_t n, uint64_t r0, uint64_t r1);
 void csn_ops_linear(csn_ops *ops, const csn_linear *items, unsigned n_items, const float *x,
                     uint64_t x_stride, uint64_t n, csn_after_fn after, void *ctx);

@@ -21,6 +21,7 @@ typedef struct tiny_options {
     const char *extra;              /* a tensor [1] of this name is added */
     const char *reshape;            /* this tensor gets one row more */
     void (*change)(csn_arch *arch); /* last word on the description */
+    void (*edit)(csn_str name, float *x, uint64_t rows, uint64_t cols); /* ... and on the values */
 } tiny_options;
 
 enum {
@@ -38,7 +39,6 @@ struct tiny_writer {
     csn_cmf_plan_tensor t[256];
     char names[256][96];
     uint32_t n;
-    uint32_t seed;
 };
 
 static inline void tiny_add(struct tiny_writer *w, const char *name, uint64_t rows, uint64_t cols) {
@@ -175,13 +175,16 @@ static inline void tiny_check(caisson_status s, const caisson_error *err) {
 }
 
 /* Values of tensor t: norms around 1, the rest so small that activations neither grow nor vanish.
- */
-static inline void tiny_values(struct tiny_writer *w, const csn_cmf_plan_tensor *t, float *x,
-                               uint64_t n) {
+ * They follow from the name alone, row by row: a model with fewer experts has the same ones. */
+static inline void tiny_values(const csn_cmf_plan_tensor *t, float *x, uint64_t n) {
     bool norm = csn_str_ends(t->name, CSN_STR("norm.weight"));
+    uint32_t seed = 2166136261u;
+    for (size_t i = 0; i < t->name.len; i++) {
+        seed = (seed ^ (uint8_t)t->name.ptr[i]) * 16777619u;
+    }
     for (uint64_t i = 0; i < n; i++) {
-        w->seed = w->seed * 1664525 + 1013904223;
-        float u = (float)(int32_t)w->seed * 0x1p-31f;
+        seed = seed * 1664525 + 1013904223;
+        float u = (float)(int32_t)seed * 0x1p-31f;
         x[i] = norm ? 1.0f + 0.2f * u : 0.25f * u;
     }
 }
@@ -191,7 +194,6 @@ static inline void tiny_write(const tiny_options *o, const char *path) {
     caisson_error err = {0};
     struct tiny_writer *w = calloc(1, sizeof(*w));
     w->o = o;
-    w->seed = 1;
     uint32_t n_layers = o->n_layers != 0 ? o->n_layers : 3;
     tiny_list(w, n_layers);
     csn_buf header = CSN_BUF_INIT(1 << 20);
@@ -208,7 +210,10 @@ static inline void tiny_write(const tiny_options *o, const char *path) {
         tiny_check(t->dtype->nbytes(&t->shape, &bytes, &err), &err);
         float *x = malloc(n * sizeof(float));
         uint8_t *packed = malloc(bytes);
-        tiny_values(w, t, x, n);
+        tiny_values(t, x, n);
+        if (o->edit != NULL) {
+            o->edit(t->name, x, t->shape.dim[0], t->shape.n_dims == 2 ? t->shape.dim[1] : 1);
+        }
         tiny_check(t->dtype->encode(x, &t->shape, CSN_ENCODER_SEARCH, NULL, packed, &err), &err);
         if (i >= n_done) {
             tiny_check(csn_cmf_writer_tensor(writer, packed, bytes, &err), &err);

@@ -36,6 +36,26 @@ typedef struct csn_cmf_envelope {
 enum { CSN_CMF_N_SPECIAL_TOKENS = 7 };
 extern const char *const csn_cmf_special_tokens[CSN_CMF_N_SPECIAL_TOKENS];
 
+/* One task mask (CMF 5, facts 6): which neurons, heads, layers and experts are active. Rows of
+ * bits, item i is bit i % 8 of byte i / 8; bits beyond a dimension are zero. */
+typedef struct csn_cmf_mask {
+    csn_str name, description, parent, priority; /* description, parent: ptr NULL = none */
+    uint32_t task_id;
+    float sparsity;
+    const csn_jval *quality; /* NULL = not measured */
+    uint32_t n_ffn_rows;     /* num_layers, or one a visit: num_layers * num_loops */
+    const uint8_t *ffn;      /* [n_ffn_rows][ceil(intermediate_size / 8)] */
+    const uint8_t *heads;    /* [num_layers][ceil(num_attention_heads / 8)] */
+    const uint8_t *gates;    /* [ceil(num_layers / 8)] */
+    const uint8_t *experts;  /* [num_layers][ceil(num_experts / 8)], or NULL = all */
+} csn_cmf_mask;
+
+typedef struct csn_cmf_masks {
+    csn_cmf_mask *masks; /* [n], in file order */
+    uint32_t n;
+    csn_str default_task; /* the mask that is active unless another is asked for */
+} csn_cmf_masks;
+
 typedef struct csn_chat_bundle { /* header.tokenizer_config (facts 7.4) */
     bool present;
     csn_str chat_template;  /* empty = none */
@@ -59,6 +79,9 @@ typedef struct csn_cmf {
     csn_arch arch;
     csn_chat_bundle chat;
     csn_directory dir; /* offsets are absolute */
+    csn_cmf_masks masks;
+    csn_buf masks_section; /* what `masks` points into */
+    csn_json *masks_doc;
     csn_arena arena;
 } csn_cmf;
 
@@ -72,6 +95,10 @@ void csn_cmf_close(csn_cmf *c); /* NULL is fine */
 
 /* Reads a whole section (vocab, masks, ...) into *ret; an empty section gives an empty buffer. */
 caisson_status csn_cmf_read_section(csn_cmf *c, int section, csn_buf *ret, caisson_error *err);
+
+/* CAISSON_E_MISSING lists the names that there are; CAISSON_E_ARG: two masks have this one. */
+caisson_status csn_cmf_find_mask(const csn_cmf_masks *masks, csn_str name, const csn_cmf_mask **ret,
+                                 caisson_error *err);
 
 /* The header object as JSON for a rewritten file: known and unknown keys in their order, `arch` by
  * csn_arch_write, quant_type replaced when `quant_type` is not empty, `section_hashes` left out

@@ -64,8 +64,10 @@ caisson_status csn_cmf_parse_directory(csn_cmf *c, const uint8_t *bytes, uint64_
                                        caisson_error *err);
 /* BOUNDS when two ranges of the file that are in use overlap. */
 caisson_status csn_cmf_check_ranges(const csn_cmf *c, caisson_error *err);
-/* PARSE when the section does not follow facts 6 (with `arch`) or 8. */
-caisson_status csn_cmf_check_masks(const uint8_t *bytes, uint64_t len, const csn_arch *arch,
+/* PARSE when the section does not follow facts 6 (with `arch`) or 8. *ret points into bytes and the
+ * document. */
+caisson_status csn_cmf_parse_masks(const uint8_t *bytes, uint64_t len, const csn_arch *arch,
+                                   csn_arena *arena, csn_json **ret_doc, csn_cmf_masks *ret,
                                    caisson_error *err);
 caisson_status csn_cmf_check_index(const uint8_t *bytes, uint64_t len, caisson_error *err);
 

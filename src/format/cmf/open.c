@@ -80,7 +80,7 @@ static caisson_status open_directory(csn_cmf *c, caisson_error *err) {
     return csn_cmf_check_ranges(c, err);
 }
 
-/* Masks and index: read, checked, not kept. */
+/* Masks are kept; the index is read and checked. */
 static caisson_status open_bit_sections(csn_cmf *c, caisson_error *err) {
     for (int i = CSN_CMF_MASKS; i <= CSN_CMF_INDEX; i++) {
         if (i == CSN_CMF_VOCAB || c->envelope.len[i] == 0) {
@@ -90,8 +90,13 @@ static caisson_status open_bit_sections(csn_cmf *c, caisson_error *err) {
         CSN_TRY(csn_cmf_read_section(c, i, &b, err));
         const uint8_t *bytes = (const uint8_t *)b.ptr;
         caisson_status status = i == CSN_CMF_MASKS
-                                    ? csn_cmf_check_masks(bytes, b.len, &c->arch, err)
+                                    ? csn_cmf_parse_masks(bytes, b.len, &c->arch, &c->arena,
+                                                          &c->masks_doc, &c->masks, err)
                                     : csn_cmf_check_index(bytes, b.len, err);
+        if (status == CAISSON_OK && i == CSN_CMF_MASKS) {
+            c->masks_section = b;
+            continue;
+        }
         csn_buf_free(&b);
         if (status != CAISSON_OK) {
             csn_error_section(err, csn_cmf_section_names[i]);
@@ -132,6 +137,8 @@ void csn_cmf_close(csn_cmf *c) {
         return;
     }
     csn_json_free(c->header_doc);
+    csn_json_free(c->masks_doc);
+    csn_buf_free(&c->masks_section);
     csn_arena_done(&c->arena);
     csn_file_close(c->file);
     csn_free(c);

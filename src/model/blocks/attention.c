@@ -3,6 +3,7 @@
  * (some heads of one kv head, some queries) that threads take in turn. How work is cut into items
  * does not show in the bits (kernels/vec.h). */
 #include <stdatomic.h>
+#include <string.h>
 
 #include "model/blocks/blocks.h"
 
@@ -13,15 +14,19 @@ struct heads {
     const csn_plan *plan;
     const csn_layer *l;
     csn_kv *kv;
+    const uint8_t *live, *live_kv; /* bits of heads, or NULL */
     uint32_t i_visit, pos0, half;
     float *q, *k, *v;
     const float *cos, *sin;
 };
 
-static void head_norm_rope(const struct heads *a, float *x, uint32_t n_heads, const float *norm,
-                           uint64_t t) {
+static void head_norm_rope(const struct heads *a, float *x, uint32_t n_heads, const uint8_t *live,
+                           const float *norm, uint64_t t) {
     uint32_t hd = a->l->head_dim;
     for (uint32_t h = 0; h < n_heads; h++) {
+        if (!csn_is_active(live, h)) {
+            continue;
+        }
         float *head = x + (uint64_t)h * hd;
         if (norm != NULL) {
             a->vec->rms_norm(head, norm, a->plan->norm_eps, head, hd);
@@ -37,9 +42,12 @@ static void heads_span(void *ctx, uint64_t t0, uint64_t t1) {
     for (uint64_t t = t0; t < t1; t++) {
         float *k = a->k + t * l->n_kv_heads * hd;
         float *v = a->v + t * l->n_kv_heads * hd;
-        head_norm_rope(a, a->q + t * l->n_heads * hd, l->n_heads, l->q_norm, t);
-        head_norm_rope(a, k, l->n_kv_heads, l->k_norm, t);
+        head_norm_rope(a, a->q + t * l->n_heads * hd, l->n_heads, a->live, l->q_norm, t);
+        head_norm_rope(a, k, l->n_kv_heads, a->live_kv, l->k_norm, t);
         for (uint32_t h = 0; h < l->n_kv_heads; h++) {
+            if (!csn_is_active(a->live_kv, h)) {
+                continue;
+            }
             if (a->plan->v_norm) {
                 a->vec->rms_norm(v + h * hd, NULL, a->plan->norm_eps, v + h * hd, hd);
             }
@@ -50,12 +58,14 @@ static void heads_span(void *ctx, uint64_t t0, uint64_t t1) {
 }
 
 void csn_block_heads(csn_ops *ops, const csn_plan *plan, const csn_layer *l, csn_kv *kv,
-                     uint32_t i_visit, uint32_t pos0, uint64_t n, float *q, float *k, float *v,
-                     const float *cos, const float *sin) {
+                     const csn_active_visit *active, uint32_t i_visit, uint32_t pos0, uint64_t n,
+                     float *q, float *k, float *v, const float *cos, const float *sin) {
     struct heads a = {.vec = ops->vec,
                       .plan = plan,
                       .l = l,
                       .kv = kv,
+                      .live = active != NULL ? active->heads : NULL,
+                      .live_kv = active != NULL ? active->kv_heads : NULL,
                       .i_visit = i_visit,
                       .pos0 = pos0,
                       .half = plan->ropes[l->i_rope].rotary_dim / 2,
@@ -72,6 +82,7 @@ struct attention {
     const csn_plan *plan;
     const csn_layer *l;
     csn_kv *kv;
+    const uint8_t *live; /* bits of query heads, or NULL */
     uint32_t i_visit, pos0;
     uint64_t row0, n;
     const float *q;
@@ -113,6 +124,12 @@ static void run_items(void *ctx, unsigned i_thread, unsigned n_threads) {
         uint32_t head = (uint32_t)(item / a->n_tiles) * a->n_group;
         uint64_t t0 = a->row0 + tile * QUERY_TILE;
         uint64_t t1 = t0 + QUERY_TILE < a->n ? t0 + QUERY_TILE : a->n;
+        if (!csn_is_active(a->live, head)) { /* then an item is one head */
+            for (uint64_t t = t0; t < t1; t++) {
+                memset(a->out + t * width + (uint64_t)head * hd, 0, hd * sizeof(float));
+            }
+            continue;
+        }
         csn_attend work = {
             .kv = csn_kv_get(a->kv, l, a->i_visit, head / (l->n_heads / l->n_kv_heads)),
             .q = a->q + t0 * width + (uint64_t)head * hd,
@@ -151,8 +168,8 @@ static uint32_t heads_per_item(const csn_layer *l, unsigned n_threads) {
 }
 
 void csn_block_attention(csn_ops *ops, const csn_plan *plan, const csn_layer *l, csn_kv *kv,
-                         uint32_t i_visit, uint32_t pos0, uint64_t row0, uint64_t n, const float *q,
-                         float *out, float *scratch) {
+                         const csn_active_visit *active, uint32_t i_visit, uint32_t pos0,
+                         uint64_t row0, uint64_t n, const float *q, float *out, float *scratch) {
     if (row0 >= n) {
         return;
     }
@@ -160,6 +177,7 @@ void csn_block_attention(csn_ops *ops, const csn_plan *plan, const csn_layer *l,
                           .plan = plan,
                           .l = l,
                           .kv = kv,
+                          .live = active != NULL ? active->heads : NULL,
                           .i_visit = i_visit,
                           .pos0 = pos0,
                           .row0 = row0,
@@ -170,7 +188,9 @@ void csn_block_attention(csn_ops *ops, const csn_plan *plan, const csn_layer *l,
                           .scratch_stride = scratch_floats(plan),
                           .n_group = l->n_heads / l->n_kv_heads,
                           .n_tiles = (n - row0 + QUERY_TILE - 1) / QUERY_TILE};
-    if (a.n_tiles == 1) {
+    if (a.live != NULL) {
+        a.n_group = 1;
+    } else if (a.n_tiles == 1) {
         a.n_group = heads_per_item(l, csn_pool_n_threads(ops->pool));
     }
     a.n_items = a.n_tiles * (l->n_heads / a.n_group);

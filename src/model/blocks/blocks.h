@@ -21,14 +21,15 @@ void csn_block_norm(csn_ops *ops, const float *x, uint64_t x_stride, const float
 /* y[t] += x[t] */
 void csn_block_add(csn_ops *ops, float *y, const float *x, uint64_t n, uint64_t dim);
 
+/* `active` NULL = everything runs; heads that are not active give zero. */
 /* Normalises heads, rotates q and k, and stores k and v at positions pos0 .. pos0 + n. */
 void csn_block_heads(csn_ops *ops, const csn_plan *plan, const csn_layer *l, csn_kv *kv,
-                     uint32_t i_visit, uint32_t pos0, uint64_t n, float *q, float *k, float *v,
-                     const float *cos, const float *sin);
+                     const csn_active_visit *active, uint32_t i_visit, uint32_t pos0, uint64_t n,
+                     float *q, float *k, float *v, const float *cos, const float *sin);
 /* Attention of queries row0 .. n (positions pos0 + row0 ..); scratch: csn_attention_scratch. */
 void csn_block_attention(csn_ops *ops, const csn_plan *plan, const csn_layer *l, csn_kv *kv,
-                         uint32_t i_visit, uint32_t pos0, uint64_t row0, uint64_t n, const float *q,
-                         float *out, float *scratch);
+                         const csn_active_visit *active, uint32_t i_visit, uint32_t pos0,
+                         uint64_t row0, uint64_t n, const float *q, float *out, float *scratch);
 typedef struct csn_pick {
     uint32_t i_expert;
     float weight;
@@ -51,13 +52,15 @@ caisson_status csn_moe_plan(struct csn_maker *m, uint32_t i_layer, csn_layer *l,
                             caisson_error *err);
 /* y[t] = sum of the chosen experts of x[t], by rising id, then the shared one. Chosen are the
  * top_k largest router logits (the lower id of two equal ones), weighed by the softmax over all
- * experts, or over the chosen with norm_topk_prob. x, y [n][hidden]. */
+ * experts, or over the chosen with norm_topk_prob. With active->experts the router is that of a
+ * model in which the others do not exist. x, y [n][hidden]. */
 void csn_block_moe(csn_ops *ops, const csn_plan *plan, const csn_moe *moe, csn_moe_memory *mem,
-                   const float *x, float *y, uint64_t n);
-/* gate = act(gate_proj x) * (up_proj x); gate, up [n][rows of gate_proj]. */
+                   const csn_active_visit *active, const float *x, float *y, uint64_t n);
+/* gate = act(gate_proj x) * (up_proj x); gate, up [n][rows of gate_proj]. With `active` only those
+ * neurons are computed, the others are zero. */
 void csn_block_gate_up(csn_ops *ops, int act, const csn_weight *gate_proj,
-                       const csn_weight *up_proj, const float *x, uint64_t x_stride, uint64_t n,
-                       float *gate, float *up);
+                       const csn_weight *up_proj, const csn_runs *active, const float *x,
+                       uint64_t x_stride, uint64_t n, float *gate, float *up);
 
 /* Floats of scratch for all threads of ops' pool. */
 uint64_t csn_attention_scratch(const csn_plan *plan, unsigned n_threads);

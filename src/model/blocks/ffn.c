@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gated half of a feed-forward network. */
+#include <string.h>
+
 #include "model/blocks/blocks.h"
 
 struct gated {
@@ -18,10 +20,13 @@ static void act_rows(void *ctx, uint64_t n, uint64_t r0, uint64_t r1) {
 }
 
 void csn_block_gate_up(csn_ops *ops, int act, const csn_weight *gate_proj,
-                       const csn_weight *up_proj, const float *x, uint64_t x_stride, uint64_t n,
-                       float *gate, float *up) {
+                       const csn_weight *up_proj, const csn_runs *active, const float *x,
+                       uint64_t x_stride, uint64_t n, float *gate, float *up) {
     uint64_t dim = gate_proj->rows;
-    csn_linear items[2] = {{gate_proj, gate, dim}, {up_proj, up, dim}};
+    csn_linear items[2] = {{gate_proj, gate, dim, active}, {up_proj, up, dim, active}};
+    if (active != NULL) {
+        memset(gate, 0, n * dim * sizeof(float));
+    }
     struct gated g = {ops->vec, act, gate, up, dim};
     csn_ops_linear(ops, items, 2, x, x_stride, n, act_rows, &g);
 }

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A mixture of experts behind a softmax router (CMF 2.2; Qwen3-MoE, Mixtral). One order of
  * summation for prompts and decode alike: for each token the chosen experts by rising id. */
+#include <math.h>
 #include <string.h>
 
 #include "model/blocks/blocks.h"
 #include "model/math.h"
 
+#define NOT_ROUTABLE (-1.0f) /* weights are not negative */
+
 struct route {
     const csn_moe *moe;
+    const uint8_t *routable; /* bits, or NULL = all */
+    uint32_t top_k;
     float *logits;
     csn_pick *picks;
     uint32_t *cursor;
@@ -26,7 +31,7 @@ static void choose(float *z, uint32_t n, uint32_t top_k, csn_pick *picks) {
             picks[at] = picks[at - 1];
         }
         picks[at] = (csn_pick){best, z[best]};
-        z[best] = -1.0f; /* weights are not negative */
+        z[best] = NOT_ROUTABLE;
     }
 }
 
@@ -35,25 +40,27 @@ static void route_span(void *ctx, uint64_t t0, uint64_t t1) {
     const csn_moe *moe = r->moe;
     for (uint64_t t = t0; t < t1; t++) {
         float *z = r->logits + t * moe->n_experts;
-        csn_pick *picks = r->picks + t * moe->top_k;
-        float max = z[0];
-        for (uint32_t i = 1; i < moe->n_experts; i++) {
-            max = z[i] > max ? z[i] : max;
+        csn_pick *picks = r->picks + t * r->top_k;
+        float max = -INFINITY;
+        for (uint32_t i = 0; i < moe->n_experts; i++) {
+            max = z[i] > max && csn_is_active(r->routable, i) ? z[i] : max;
         }
         float sum = 0.0f;
         for (uint32_t i = 0; i < moe->n_experts; i++) {
             float d = z[i] - max; /* not a number: weight 0 */
-            z[i] = d > -100.0f ? (float)csn_f64_exp((double)d) : 0.0f;
-            sum += z[i];
+            z[i] = !csn_is_active(r->routable, i) ? NOT_ROUTABLE
+                   : d > -100.0f                  ? (float)csn_f64_exp((double)d)
+                                                  : 0.0f;
+            sum += z[i] > 0.0f ? z[i] : 0.0f;
         }
-        choose(z, moe->n_experts, moe->top_k, picks);
+        choose(z, moe->n_experts, r->top_k, picks);
         if (moe->norm_topk_prob) {
             sum = 0.0f;
-            for (uint32_t k = 0; k < moe->top_k; k++) {
+            for (uint32_t k = 0; k < r->top_k; k++) {
                 sum += picks[k].weight;
             }
         }
-        for (uint32_t k = 0; k < moe->top_k; k++) {
+        for (uint32_t k = 0; k < r->top_k; k++) {
             picks[k].weight = picks[k].weight / sum * moe->scale;
         }
         r->cursor[t] = 0;
@@ -82,15 +89,15 @@ static void scatter_rows(void *ctx, uint64_t n, uint64_t r0, uint64_t r1) {
 /* Adds the expert's results for the n gathered rows x, with their weights, to y. */
 static void run_expert(csn_ops *ops, int act, const csn_expert *e, csn_moe_memory *mem,
                        const float *x, uint64_t n, struct gather *g) {
-    csn_block_gate_up(ops, act, &e->gate, &e->up, x, g->dim, n, mem->gate, mem->up);
-    csn_linear item = {&e->down, mem->y, g->dim};
+    csn_block_gate_up(ops, act, &e->gate, &e->up, NULL, x, g->dim, n, mem->gate, mem->up);
+    csn_linear item = {&e->down, mem->y, g->dim, NULL};
     csn_ops_linear(ops, &item, 1, mem->gate, e->gate.rows, n, scatter_rows, g);
 }
 
 static void run_shared(csn_ops *ops, int act, const csn_moe *moe, csn_moe_memory *mem,
                        const float *x, uint64_t n, struct gather *g) {
     if (moe->shared_gate != NULL) {
-        csn_linear item = {moe->shared_gate, mem->weights, 1};
+        csn_linear item = {moe->shared_gate, mem->weights, 1, NULL};
         csn_ops_linear(ops, &item, 1, x, g->dim, n, NULL, NULL);
     }
     for (uint64_t t = 0; t < n; t++) {
@@ -104,11 +111,16 @@ static void run_shared(csn_ops *ops, int act, const csn_moe *moe, csn_moe_memory
 }
 
 void csn_block_moe(csn_ops *ops, const csn_plan *plan, const csn_moe *moe, csn_moe_memory *mem,
-                   const float *x, float *y, uint64_t n) {
+                   const csn_active_visit *active, const float *x, float *y, uint64_t n) {
     uint64_t dim = plan->hidden;
     struct gather g = {mem, y, dim};
-    struct route r = {moe, mem->logits, mem->picks, mem->cursor};
-    csn_linear item = {&moe->router, mem->logits, moe->n_experts};
+    const uint8_t *routable = active != NULL ? active->experts : NULL;
+    uint32_t top_k = moe->top_k;
+    if (routable != NULL && active->n_experts < top_k) {
+        top_k = active->n_experts;
+    }
+    struct route r = {moe, routable, top_k, mem->logits, mem->picks, mem->cursor};
+    csn_linear item = {&moe->router, mem->logits, moe->n_experts, NULL};
     csn_ops_linear(ops, &item, 1, x, dim, n, NULL, NULL);
     csn_ops_each(ops, n, route_span, &r);
     memset(y, 0, n * dim * sizeof(float));
@@ -116,8 +128,8 @@ void csn_block_moe(csn_ops *ops, const csn_plan *plan, const csn_moe *moe, csn_m
         uint64_t n_rows = 0;
         for (uint64_t t = 0; t < n; t++) {
             uint32_t k = mem->cursor[t];
-            const csn_pick *pick = &mem->picks[t * moe->top_k + k];
-            if (k == moe->top_k || pick->i_expert != e) {
+            const csn_pick *pick = &mem->picks[t * top_k + k];
+            if (k == top_k || pick->i_expert != e) {
                 continue;
             }
             mem->cursor[t]++;

@@ -37,13 +37,24 @@ static uint64_t make_masks(uint8_t out[1024], const char *fields, const uint8_t 
     return blob_off + blob_len;
 }
 
+static caisson_status parse_masks(const uint8_t *bytes, uint64_t len, const csn_arch *a,
+                                  caisson_error *err) {
+    csn_arena arena = {0};
+    csn_json *doc = NULL;
+    csn_cmf_masks masks;
+    caisson_status status = csn_cmf_parse_masks(bytes, len, a, &arena, &doc, &masks, err);
+    csn_json_free(doc);
+    csn_arena_done(&arena);
+    return status;
+}
+
 #define FIELDS "\"sparsity\":0.5,\"priority\":\"Fallback\","
 
 static caisson_status check_masks(const char *fields, const uint8_t *blob, uint64_t blob_len,
                                   const csn_arch *a, caisson_error *err) {
     uint8_t section[1024];
     uint64_t n = make_masks(section, fields, blob, blob_len, 512);
-    return csn_cmf_check_masks(section, n, a, err);
+    return parse_masks(section, n, a, err);
 }
 
 static void the_worked_mask_passes(void **state) {
@@ -51,6 +62,34 @@ static void the_worked_mask_passes(void **state) {
     csn_arch a = example_arch();
     caisson_error err;
     ASSERT_OK(check_masks(FIELDS, example_blob, sizeof(example_blob), &a, &err), &err);
+}
+
+static void the_worked_mask_is_read(void **state) {
+    (void)state;
+    csn_arch a = example_arch();
+    caisson_error err;
+    uint8_t section[1024];
+    csn_arena arena = {0};
+    csn_json *doc = NULL;
+    csn_cmf_masks masks;
+    uint64_t n = make_masks(section, FIELDS, example_blob, sizeof(example_blob), 512);
+    ASSERT_OK(csn_cmf_parse_masks(section, n, &a, &arena, &doc, &masks, &err), &err);
+    assert_int_equal(masks.n, 1);
+    assert_true(csn_str_is(masks.default_task, "a"));
+    const csn_cmf_mask *m = NULL;
+    ASSERT_OK(csn_cmf_find_mask(&masks, CSN_STR("a"), &m, &err), &err);
+    assert_int_equal(m->n_ffn_rows, 2);
+    assert_int_equal(m->ffn[4], 0x80); /* neuron 39 of layer 0 */
+    assert_int_equal(m->ffn[5], 0);
+    assert_int_equal(m->heads[0], 5);
+    assert_int_equal(m->heads[1], 7);
+    assert_int_equal(m->gates[0], 1);
+    assert_null(m->experts);
+    assert_null(m->quality);
+    ASSERT_STATUS(csn_cmf_find_mask(&masks, CSN_STR("b"), &m, &err), CAISSON_E_MISSING);
+    assert_string_equal(err.want, "a");
+    csn_json_free(doc);
+    csn_arena_done(&arena);
 }
 
 static void bits_beyond_a_dimension_are_refused(void **state) {
@@ -140,7 +179,7 @@ static void mask_blobs_stay_in_the_section(void **state) {
     static const uint64_t offsets[] = {1011, 1012, 1024, UINT64_MAX, UINT64_MAX - 12};
     for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
         (void)make_masks(section, FIELDS, example_blob, sizeof(example_blob), offsets[i]);
-        ASSERT_STATUS(csn_cmf_check_masks(section, sizeof(section), &a, &err),
+        ASSERT_STATUS(parse_masks(section, sizeof(section), &a, &err),
                       i == 0 ? CAISSON_OK : CAISSON_E_PARSE);
     }
 }
@@ -179,6 +218,7 @@ static void index_counts_that_leave_the_section_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         {"the worked mask passes (CMF 5)", the_worked_mask_passes, NULL, NULL, NULL},
+        {"the worked mask is read (CMF 5)", the_worked_mask_is_read, NULL, NULL, NULL},
         {"bits beyond a dimension are refused (CMF 5)", bits_beyond_a_dimension_are_refused, NULL,
          NULL, NULL},
         {"blob lengths follow loops and experts (CMF 5)", blob_lengths_follow_loops_and_experts,

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Task masks (CMF 5): what is switched off gives the bits of a model whose weights behind it are
+ * zero, or that does not have it; a mask with everything on is no mask. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/cpu.h"
+#include "engine/session.h"
+#include "support/temp_dir.h"
+#include "support/tiny_model.h"
+
+enum { N = 70, LAYERS = 3, FFN_BYTES = TINY_FFN / 8, MAX_VISITS = 9 };
+
+static uint8_t ffn[MAX_VISITS * FFN_BYTES];
+static uint8_t heads[LAYERS];
+static uint8_t gates[1];
+static uint8_t experts[LAYERS];
+static csn_cmf_mask mask;
+
+static void all_on(void) {
+    memset(ffn, 0xff, sizeof(ffn));
+    memset(heads, 0x3f, sizeof(heads)); /* 6 heads */
+    gates[0] = 0x07;
+    memset(experts, 0x1f, sizeof(experts)); /* 5 experts */
+    mask = (csn_cmf_mask){
+        .name = CSN_STR("task"), .n_ffn_rows = LAYERS, .ffn = ffn, .heads = heads, .gates = gates};
+}
+
+static void off(uint8_t *bits, unsigned i) {
+    bits[i / 8] &= (uint8_t) ~(1u << (i % 8));
+}
+
+static csn_model *model_of(const tiny_options *o, bool has_mask) {
+    const char *path = temp_path("m.cmf");
+    csn_cmf *cmf;
+    csn_store *store;
+    csn_model *m = NULL;
+    caisson_error err = {0};
+    tiny_write(o, path);
+    tiny_check(csn_cmf_open(csn_fs_os(), path, &cmf, &err), &err);
+    if (has_mask) {
+        cmf->masks = (csn_cmf_masks){.masks = &mask, .n = 1, .default_task = CSN_STR("task")};
+    }
+    tiny_check(csn_store_new(cmf, &(csn_store_options){0}, &store, &err), &err);
+    tiny_check(csn_model_new(store, &m, &err), &err);
+    return m;
+}
+
+static caisson_status hash_row(void *ctx, uint32_t i, const float *logits, caisson_error *err) {
+    uint64_t *h = ctx;
+    (void)i;
+    (void)err;
+    for (uint32_t k = 0; k < TINY_VOCAB; k++) {
+        uint32_t bits;
+        memcpy(&bits, &logits[k], sizeof(bits));
+        *h = (*h ^ bits) * UINT64_C(1099511628211);
+    }
+    return CAISSON_OK;
+}
+
+static uint64_t bits_with(csn_model *m, csn_session_options o, uint32_t step) {
+    csn_session *s = NULL;
+    caisson_error err = {0};
+    int32_t ids[N];
+    uint64_t h = 14695981039346656037u;
+    o.n_ctx = 128;
+    tiny_check(csn_session_new(m, &o, &s, &err), &err);
+    for (int i = 0; i < N; i++) {
+        ids[i] = (i * 37 + 11) % TINY_VOCAB;
+    }
+    for (uint32_t i = 0; i < N; i += step) {
+        uint32_t n = N - i < step ? N - i : step;
+        tiny_check(csn_session_eval(s, ids + i, n, true, hash_row, &h, NULL, &err), &err);
+    }
+    csn_session_free(s);
+    return h;
+}
+
+/* The same bits under the mask as of `other` without one, in both arithmetic modes, for any split
+ * and instruction set. */
+static void check_equal(const tiny_options *masked, const tiny_options *other) {
+    for (int c = CSN_COMPUTE_F32; c <= CSN_COMPUTE_INT8; c++) {
+        csn_session_options o = {.compute = (csn_compute)c, .n_threads = 1};
+        csn_model *m = model_of(other, false);
+        uint64_t want = bits_with(m, o, N);
+        csn_model_free(m);
+        m = model_of(masked, true);
+        assert_true(bits_with(m, o, N) == want);
+        assert_true(bits_with(m, o, 1) == want);
+        assert_true(bits_with(m, (csn_session_options){.compute = o.compute, .n_threads = 3}, 13) ==
+                    want);
+        o.task = "";
+        assert_true(bits_with(m, o, N) != want);
+        o.task = "task";
+        csn_model_free(m);
+        csn_cpu_mask(0);
+        m = model_of(masked, true);
+        assert_true(bits_with(m, o, N) == want);
+        csn_model_free(m);
+        csn_cpu_mask(UINT32_MAX);
+    }
+}
+
+static const char *const dtypes[] = {"f32", "q8_row", "q4_tiled", "q8_2f"};
+
+static uint32_t layer_of(csn_str name) {
+    return csn_str_starts(name, CSN_STR("model.layers.")) ? (uint32_t)(name.ptr[13] - '0')
+                                                          : UINT32_MAX;
+}
+
+/* Gate rows of what ffn_pattern switches off: act(0) * up = 0. */
+static void zero_gate_rows(csn_str name, float *x, uint64_t rows, uint64_t cols) {
+    if (!csn_str_ends(name, CSN_STR("mlp.gate_proj.weight"))) {
+        return;
+    }
+    const uint8_t *bits = ffn + layer_of(name) * FFN_BYTES;
+    for (uint64_t r = 0; r < rows; r++) {
+        if ((bits[r / 8] >> (r % 8) & 1) == 0) {
+            memset(x + r * cols, 0, cols * sizeof(float));
+        }
+    }
+}
+
+static void neurons_that_are_off_equal_zeroed_gate_rows(void **state) {
+    (void)state;
+    all_on();
+    for (unsigned i = 0; i < TINY_FFN; i++) {
+        if (i % 3 != 0) {
+            off(ffn, i); /* scattered */
+        }
+        if (i >= 32 && i < 71) {
+            off(ffn + FFN_BYTES, i); /* a run */
+        }
+        off(ffn + 2 * (size_t)FFN_BYTES, i); /* all */
+    }
+    for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++) {
+        if (strcmp(dtypes[d], "q8_2f") == 0) {
+            continue; /* its column factors follow from all rows */
+        }
+        check_equal(&(tiny_options){.dtype = dtypes[d]},
+                    &(tiny_options){.dtype = dtypes[d], .edit = zero_gate_rows});
+    }
+}
+
+/* Columns of o_proj that the heads which are off would feed. */
+static void zero_head_columns(csn_str name, float *x, uint64_t rows, uint64_t cols) {
+    if (!csn_str_ends(name, CSN_STR("self_attn.o_proj.weight"))) {
+        return;
+    }
+    for (uint64_t r = 0; r < rows; r++) {
+        for (uint64_t c = 0; c < cols; c++) {
+            if ((heads[layer_of(name)] >> (c / TINY_HD) & 1) == 0) {
+                x[r * cols + c] = 0.0f;
+            }
+        }
+    }
+}
+
+static void heads_that_are_off_equal_zeroed_columns(void **state) {
+    (void)state;
+    all_on();
+    heads[0] = 0x2d; /* 1 and 4 off */
+    heads[1] = 0x38; /* the first three: a kv head with nobody left */
+    heads[2] = 0x00; /* all */
+    check_equal(&(tiny_options){.qk_norm = true, .biases = true},
+                &(tiny_options){.qk_norm = true, .biases = true, .edit = zero_head_columns});
+    check_equal(&(tiny_options){.dtype = "f16"},
+                &(tiny_options){.dtype = "f16", .edit = zero_head_columns});
+}
+
+/* Layer 1 adds nothing. */
+static void zero_layer_1(csn_str name, float *x, uint64_t rows, uint64_t cols) {
+    if (layer_of(name) == 1 && (csn_str_ends(name, CSN_STR("self_attn.o_proj.weight")) ||
+                                csn_str_ends(name, CSN_STR("mlp.down_proj.weight")))) {
+        memset(x, 0, rows * cols * sizeof(float));
+    }
+}
+
+static void a_layer_that_is_off_adds_nothing(void **state) {
+    (void)state;
+    all_on();
+    off(gates, 1);
+    for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++) {
+        check_equal(&(tiny_options){.dtype = dtypes[d]},
+                    &(tiny_options){.dtype = dtypes[d], .edit = zero_layer_1});
+    }
+}
+
+static void experts_that_are_off_do_not_exist(void **state) {
+    (void)state;
+    for (int shared = 0; shared < 2; shared++) { /* with and without norm_topk_prob */
+        all_on();
+        mask.experts = experts;
+        memset(experts, 0x07, sizeof(experts));
+        for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++) {
+            if (strcmp(dtypes[d], "q8_2f") == 0) {
+                continue; /* its column factors follow from all rows of the router */
+            }
+            check_equal(
+                &(tiny_options){.dtype = dtypes[d], .n_experts = 5, .shared_expert = shared},
+                &(tiny_options){.dtype = dtypes[d], .n_experts = 3, .shared_expert = shared});
+        }
+    }
+}
+
+static void loop3(csn_arch *a) {
+    a->num_loops = 3;
+}
+
+static void rows_of_a_looped_model_are_per_visit(void **state) {
+    (void)state;
+    csn_session_options o = {.n_threads = 1};
+    all_on();
+    csn_model *m = model_of(&(tiny_options){.change = loop3}, true);
+    mask.n_ffn_rows = 9;
+    uint64_t dense = bits_with(m, o, N);
+    uint64_t seen[9];
+    for (unsigned v = 0; v < 9; v++) {
+        memset(ffn, 0xff, sizeof(ffn));
+        memset(ffn + v * (size_t)FFN_BYTES, 0, FFN_BYTES);
+        seen[v] = bits_with(m, o, N);
+        assert_true(seen[v] != dense);
+        for (unsigned u = 0; u < v; u++) {
+            assert_true(seen[u] != seen[v]);
+        }
+    }
+    /* one row a layer stands for all its visits */
+    memset(ffn, 0xff, sizeof(ffn));
+    for (unsigned v = 1; v < 9; v += 3) {
+        memset(ffn + v * (size_t)FFN_BYTES, 0, FFN_BYTES);
+    }
+    uint64_t want = bits_with(m, o, N);
+    memset(ffn, 0xff, sizeof(ffn));
+    memset(ffn + FFN_BYTES, 0, FFN_BYTES);
+    mask.n_ffn_rows = LAYERS;
+    assert_true(bits_with(m, o, N) == want);
+    csn_model_free(m);
+}
+
+static void everything_on_is_no_mask(void **state) {
+    (void)state;
+    caisson_error err = {0};
+    all_on();
+    csn_model *m = model_of(&(tiny_options){0}, true);
+    csn_active *a = NULL;
+    tiny_check(csn_active_new(csn_model_plan(m), csn_model_arch(m), &mask, &a, &err), &err);
+    assert_null(a);
+    csn_model_free(m);
+}
+
+static void masks_that_do_not_fit_are_refused(void **state) {
+    (void)state;
+    caisson_error err = {0};
+    csn_session *s = NULL;
+    csn_session_options o = {.n_threads = 1, .n_ctx = 64};
+    all_on();
+    csn_model *m = model_of(&(tiny_options){.n_experts = 5}, true);
+    mask.experts = experts;
+    experts[2] = 0;
+    assert_int_equal(csn_session_new(m, &o, &s, &err), CAISSON_E_PARSE);
+    assert_string_equal(err.tensor, "task");
+    o.task = "other";
+    assert_int_equal(csn_session_new(m, &o, &s, &err), CAISSON_E_MISSING);
+    assert_string_equal(err.want, "task");
+    csn_model_free(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(neurons_that_are_off_equal_zeroed_gate_rows),
+        cmocka_unit_test(heads_that_are_off_equal_zeroed_columns),
+        cmocka_unit_test(a_layer_that_is_off_adds_nothing),
+        cmocka_unit_test(experts_that_are_off_do_not_exist),
+        cmocka_unit_test(rows_of_a_looped_model_are_per_visit),
+        cmocka_unit_test(everything_on_is_no_mask),
+        cmocka_unit_test(masks_that_do_not_fit_are_refused),
+    };
+    return cmocka_run_group_tests(tests, temp_dir_make, temp_dir_remove);
+}
