@@ -29,11 +29,6 @@ const cli_option cli_json_options[] = {
 };
 
 const cli_option cli_file_options[] = {
-    {.name = "task",
-     .kind = CLI_TEXT,
-     .value = "NAME",
-     .help = "Run under this task mask of the file; none = dense (caisson masks list MODEL)",
-     .by_default = "the file's default task"},
     {.name = "no-mmap",
      .kind = CLI_FLAG,
      .help = "Read the weights into memory instead of mapping the file"},
@@ -93,6 +88,11 @@ const cli_option cli_model_options[] = {
      .choices = kv_choice,
      .help = "How values are kept",
      .by_default = "f16"},
+    {.name = "task",
+     .kind = CLI_TEXT,
+     .value = "NAME",
+     .help = "Run under this task mask of the file; none = dense (caisson masks list MODEL)",
+     .by_default = "the file's default task"},
     {.name = "no-mmap",
      .kind = CLI_FLAG,
      .help = "Read the weights into memory instead of mapping the file"},

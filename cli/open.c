@@ -275,6 +275,11 @@ int cli_new_session(const cli_args *args, caisson_model *model, caisson_compute 
     if (caisson_session_new(model, &o, ret, &err) != CAISSON_OK) {
         return cli_fail(args, &err);
     }
+    caisson_task_info task;
+    if (caisson_session_task(*ret, &task) && !task.is_measured) {
+        cli_warn(args, "nobody measured what the task mask \"%.*s\" costs in quality",
+                 (int)task.name_n, task.name);
+    }
     return CLI_OK;
 }
 

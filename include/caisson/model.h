@@ -97,6 +97,14 @@ CAISSON_API caisson_status caisson_session_new(caisson_model *model,
                                                caisson_session **ret, caisson_error *err);
 CAISSON_API void caisson_session_free(caisson_session *session); /* NULL is fine */
 
+/* The task mask that is active; false: none. */
+typedef struct caisson_task_info {
+    const char *name; /* [name_n], good as long as the model */
+    size_t name_n;
+    bool is_measured; /* the file tells what the mask costs in quality */
+} caisson_task_info;
+CAISSON_API bool caisson_session_task(const caisson_session *session, caisson_task_info *ret);
+
 CAISSON_API uint32_t caisson_session_n_ctx(const caisson_session *session);
 CAISSON_API uint32_t caisson_session_n_threads(const caisson_session *session);
 /* Tokens seen so far. */

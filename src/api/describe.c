@@ -178,6 +178,7 @@ caisson_status caisson_file_describe(caisson_file *f, caisson_text *ret, caisson
     csn_arch_write(&f->cmf->arch, &w);
     put_tensors(&w, f->cmf);
     put_chat(&w, f->cmf);
+    csn_api_put_masks(&w, f->cmf);
     key(&w, "provenance");
     const csn_jval *provenance = csn_jval_get(f->cmf->header, "provenance");
     if (provenance != NULL) {

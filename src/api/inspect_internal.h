@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The struct behind caisson_file, shared by inspect.c and describe.c. */
+/* The struct behind caisson_file, shared by inspect.c and describe*.c. */
 #ifndef CSN_API_INSPECT_INTERNAL_H
 #define CSN_API_INSPECT_INTERNAL_H
 
@@ -10,5 +10,8 @@ struct caisson_file {
     csn_store *store; /* owned by `model` once that exists */
     csn_model *model; /* made when the layers are asked for and the file can run */
 };
+
+/* The member "masks" of an open object. */
+void csn_api_put_masks(csn_jw *w, const csn_cmf *c);
 
 #endif

@@ -56,6 +56,15 @@ void caisson_session_free(caisson_session *s) {
     }
 }
 
+bool caisson_session_task(const caisson_session *s, caisson_task_info *ret) {
+    const csn_cmf_mask *m = csn_session_active_mask(s->session);
+    if (m == NULL) {
+        return false;
+    }
+    *ret = (caisson_task_info){m->name.ptr, m->name.len, m->quality != NULL};
+    return true;
+}
+
 uint32_t caisson_session_n_ctx(const caisson_session *s) {
     return csn_session_n_ctx(s->session);
 }

@@ -18,7 +18,8 @@ struct csn_session {
     csn_pool *pool;
     csn_kv kv;
     csn_forward forward;
-    csn_active *active; /* NULL: everything is */
+    const csn_cmf_mask *mask; /* or NULL */
+    csn_active *active;       /* what it leaves; NULL: everything */
     uint32_t n_ctx, n_ubatch, n_past;
     float *logits; /* [n_rows_cap][vocab] */
     uint64_t n_rows_cap, n_rows;
@@ -57,10 +58,10 @@ caisson_status csn_session_mask(const csn_model *model, const char *task, const 
 }
 
 static caisson_status use_mask(csn_session *s, const char *task, caisson_error *err) {
-    const csn_cmf_mask *mask;
-    CSN_TRY(csn_session_mask(s->model, task, &mask, err));
-    return mask == NULL ? CAISSON_OK
-                        : csn_active_new(s->plan, csn_model_arch(s->model), mask, &s->active, err);
+    CSN_TRY(csn_session_mask(s->model, task, &s->mask, err));
+    return s->mask == NULL
+               ? CAISSON_OK
+               : csn_active_new(s->plan, csn_model_arch(s->model), s->mask, &s->active, err);
 }
 
 caisson_status csn_session_new(csn_model *model, const csn_session_options *options,
@@ -113,6 +114,10 @@ void csn_session_free(csn_session *s) {
     csn_free_aligned(s->logits);
     csn_active_free(s->active);
     csn_free(s);
+}
+
+const csn_cmf_mask *csn_session_active_mask(const csn_session *s) {
+    return s->mask;
 }
 
 uint32_t csn_session_n_past(const csn_session *s) {

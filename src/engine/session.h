@@ -34,6 +34,7 @@ caisson_status csn_session_new(csn_model *model, const csn_session_options *opti
                                csn_session **ret, caisson_error *err);
 void csn_session_free(csn_session *s);
 
+const csn_cmf_mask *csn_session_active_mask(const csn_session *s); /* NULL = none */
 uint32_t csn_session_n_past(const csn_session *s);
 uint32_t csn_session_n_ctx(const csn_session *s);
 uint64_t csn_session_kv_bytes(const csn_session *s);

@@ -7,7 +7,7 @@ import random
 import struct
 
 import tool
-from tool import FAILED, TINY
+from tool import FAILED, TINY, USAGE
 from test_model import read_npy
 
 SIDE = json.loads(tool.read(os.path.join(tool.FILES, "tiny-f32.json")))
@@ -50,6 +50,50 @@ class Info(tool.Case):
             if name.endswith(".cmf") and name not in ("odd-mask-tail-bits.cmf", "odd-directory.cmf"):
                 self.ok("info", os.path.join(tool.FILES, name), "--json").json
                 self.ok("info", os.path.join(tool.FILES, name))
+
+
+class Masks(tool.Case):
+    NAMES = ("tiny-masks", "tiny-index", "tiny-moe", "tiny-loop", "tiny-loop-legacy-mask")
+
+    def test_list_agrees_with_the_reference(self):
+        for name in self.NAMES:
+            want = json.loads(tool.read(os.path.join(tool.FILES, name + ".json")))
+            r = self.ok("masks", "list", os.path.join(tool.FILES, name + ".cmf"), "--json").json
+            masks = want["masks"]["masks"]
+            self.assertEqual(r["default_task"], want["masks"]["default_task"])
+            self.assertEqual(len(r["masks"]), len(masks))
+            for m, w in zip(r["masks"], masks):
+                for key in ("name", "task_id", "priority", "description", "parent"):
+                    self.assertEqual(m[key], w[key], (name, key))
+                self.assertEqual(m["quality"] is None, w["quality"] is None)
+                n = len(m["layers"])
+                self.assertEqual([x["on"] for x in m["layers"]], w["layer_gates"][:n])
+                self.assertEqual([x["heads"] for x in m["layers"]], [len(x) for x in w["head_rows"]][:n])
+                visits = len(m["layers"][0]["neurons"])
+                neurons = [x["neurons"][v] for v in range(visits) for x in m["layers"]]
+                self.assertEqual(neurons, [len(x["active"]) for x in w["ffn_rows"]][:len(neurons)])
+                if w["expert_rows"] is not None:
+                    self.assertEqual([x["experts"] for x in m["layers"]], [len(x) for x in w["expert_rows"]])
+
+    def test_a_person_sees_names_and_layers(self):
+        path = os.path.join(tool.FILES, "tiny-masks.cmf")
+        self.assertIn("* general", self.ok("masks", "list", path).out)
+        self.assertIn("neurons", self.ok("masks", "show", path, "code").out)
+        self.assertIn("no masks", self.ok("masks", "list", os.path.join(tool.FILES, "tiny-f32.cmf")).out)
+        self.assertIn("no mask", self.fails(FAILED, "masks", "show", path, "poetry").err)
+        self.fails(USAGE, "masks", "paint", path)
+
+    def test_the_default_task_is_active(self):
+        path = os.path.join(tool.FILES, "tiny-masks.cmf")
+        args = ("eval", path, "--tokens", "1,2,3", "--top", "8", "--json")
+        default = self.ok(*args)
+        self.assertIn("nobody measured", default.err)
+        self.assertEqual(self.ok(*args, "--task", "general").json, default.json)
+        self.assertNotEqual(self.ok(*args, "--task", "none").json, default.json)
+        measured = self.ok(*args, "--task", "code")
+        self.assertNotEqual(measured.json, default.json)
+        self.assertNotIn("nobody measured", measured.err)
+        self.assertIn("general code", self.fails(FAILED, *args, "--task", "poetry").err)
 
 
 class Tensor(tool.Case):

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The masks of a file as JSON: what each switches on, counted. */
+#include "inspect_internal.h"
+
+static uint64_t row_bytes(uint64_t bits) {
+    return bits / 8 + (bits % 8 != 0);
+}
+
+static uint64_t count(const uint8_t *bits, uint64_t n) {
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        sum += bits[i / 8] >> (i % 8) & 1;
+    }
+    return sum;
+}
+
+static void number(csn_jw *w, csn_str key, uint64_t v) {
+    csn_jw_key(w, key);
+    csn_jw_u64(w, v);
+}
+
+static void text(csn_jw *w, csn_str key, csn_str v) {
+    csn_jw_key(w, key);
+    if (v.ptr != NULL) {
+        csn_jw_str(w, v);
+    } else {
+        csn_jw_null(w);
+    }
+}
+
+static void put_layer(csn_jw *w, const csn_arch *a, const csn_cmf_mask *m, uint32_t i) {
+    csn_jw_object(w);
+    number(w, CSN_STR("layer"), i);
+    csn_jw_key(w, CSN_STR("on"));
+    csn_jw_bool(w, count(m->gates, a->n_layers) != 0 && (m->gates[i / 8] >> (i % 8) & 1) != 0);
+    number(w, CSN_STR("heads"), count(m->heads + i * row_bytes(a->n_heads), a->n_heads));
+    csn_jw_key(w, CSN_STR("neurons")); /* one a visit */
+    csn_jw_array(w);
+    for (uint32_t v = i; v < m->n_ffn_rows; v += a->n_layers) {
+        uint64_t n = a->intermediate_size;
+        csn_jw_u64(w, count(m->ffn + v * row_bytes(n), n));
+    }
+    csn_jw_array_end(w);
+    if (m->experts != NULL) {
+        uint64_t n = a->moe.n_experts;
+        number(w, CSN_STR("experts"), count(m->experts + i * row_bytes(n), n));
+    }
+    csn_jw_object_end(w);
+}
+
+static void put_mask(csn_jw *w, const csn_arch *a, const csn_cmf_mask *m) {
+    csn_jw_object(w);
+    text(w, CSN_STR("name"), m->name);
+    number(w, CSN_STR("task_id"), m->task_id);
+    text(w, CSN_STR("description"), m->description);
+    text(w, CSN_STR("parent"), m->parent);
+    text(w, CSN_STR("priority"), m->priority);
+    csn_jw_key(w, CSN_STR("sparsity"));
+    csn_jw_f32(w, m->sparsity);
+    csn_jw_key(w, CSN_STR("quality"));
+    if (m->quality != NULL) {
+        csn_jw_value(w, m->quality);
+    } else {
+        csn_jw_null(w);
+    }
+    csn_jw_key(w, CSN_STR("layers"));
+    csn_jw_array(w);
+    for (uint32_t i = 0; i < a->n_layers; i++) {
+        put_layer(w, a, m, i);
+    }
+    csn_jw_array_end(w);
+    csn_jw_object_end(w);
+}
+
+void csn_api_put_masks(csn_jw *w, const csn_cmf *c) {
+    csn_jw_key(w, CSN_STR("masks"));
+    csn_jw_object(w);
+    text(w, CSN_STR("default_task"), c->masks.n > 0 ? c->masks.default_task : (csn_str){0});
+    csn_jw_key(w, CSN_STR("masks"));
+    csn_jw_array(w);
+    for (uint32_t i = 0; i < c->masks.n; i++) {
+        put_mask(w, &c->arch, &c->masks.masks[i]);
+    }
+    csn_jw_array_end(w);
+    csn_jw_object_end(w);
+}
