@@ -12,6 +12,7 @@ import unittest
 
 import numpy as np
 
+import maker
 import mutate
 import support
 from support import FILES
@@ -70,6 +71,51 @@ def same_values(self, path, name, tensor):
     os.unlink(npy)
     self.assertEqual(theirs.shape, tensor.shape)
     self.assertTrue(support.same_bits(np.ascontiguousarray(theirs), tensor.values()), name)
+
+
+SHAPES = ((1, 32), (3, 64), (7, 96), (2, 1056))
+
+
+def random_payload(dtype, shape, rng):
+    """Bytes that no encoder writes and every decoder must take: any scale, any code."""
+    rows, cols = shape
+    groups = rows * cols // 32
+    if dtype in ("vbit", "vbit_ro"):
+        widths = rng.choice(np.array([3, 4, 5, 6, 8], np.uint8), rows)
+        ends = np.concatenate([[0], np.cumsum((cols * widths.astype(int) + 7) // 8)])
+        offsets = ends.astype("<u4").tobytes() if dtype == "vbit_ro" else b""
+        return widths.tobytes() + rng.bytes(2 * groups) + offsets + rng.bytes(int(ends[-1]))
+    if dtype == "q1s":
+        index = np.sort(rng.choice(rows * cols, 5, replace=False)).astype("<u4")
+        entries = b"".join(i.tobytes() + rng.bytes(2) for i in index)
+        return rng.bytes(6 * groups) + (5).to_bytes(4, "little") + entries
+    if dtype == "q1t":
+        counts = rng.integers(0, 4, rows)
+        row_ptr = np.concatenate([[0], np.cumsum(counts)]).astype("<u4").tobytes()
+        entries = b"".join(np.sort(rng.choice(cols, n, replace=False)).astype("<u2")[i].tobytes()
+                           + rng.bytes(2) for n in counts for i in range(n))
+        return rng.bytes(9 * groups) + row_ptr + entries
+    return rng.bytes(BY_NAME[dtype].nbytes(shape))
+
+
+def decodes_anything(self, dtype):
+    rng = np.random.default_rng(len(dtype))
+    tensors = [("t%d" % i, BY_NAME[dtype].id, shape, random_payload(dtype, shape, rng))
+               for i, shape in enumerate(SHAPES * 2)]
+    path = self.write("random.cmf", maker.file(tensors, features=5))
+    self.assertEqual(verify(path).problems, [])
+    self.assertTrue(json.loads(tool("verify", "--json", path))[0]["valid"])
+    for name, tensor in Model(path).tensors.items():
+        same_values(self, path, name, tensor)
+
+
+BY_NAME = {row.name: row for row in DTYPES.values()}
+
+
+@unittest.skipUnless(os.access(TOOL, os.X_OK), "the tool is not built")
+@support.cases([(dtype, dtype) for dtype in quant_types()], decodes_anything)
+class RandomPayload(support.Case):
+    pass
 
 
 @unittest.skipUnless(os.access(TOOL, os.X_OK), "the tool is not built")
