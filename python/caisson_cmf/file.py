@@ -14,8 +14,8 @@ import numpy as np
 
 from . import codecs, directory, envelope, header, masks, ranges, sparse_index
 from .directory import Entry
-from .errors import (Bounds, CmfError, FileNotFound, HashMismatch, Io, Report, UnsupportedFeature,
-                     raise_error)
+from .errors import (Bounds, CmfError, FileNotFound, HashMismatch, Io, Parse, Report,
+                     UnsupportedFeature, raise_error)
 from .hash64 import hash64, hex64
 
 OPTIONAL = ("masks", "vocab", "index")
@@ -115,10 +115,11 @@ class File:
             self.entries = directory.parse(self.section("directory"), found["directory"].offset,
                                            codecs.TABLE, self.report)
         if "data" in found:
-            for entry in self.entries:
-                if directory.check_range(entry, found["data"].length, self.report):
-                    self.located.append(entry)
-                    self._check_payload(entry)
+            self.located = [entry for entry in self.entries
+                            if directory.check_range(entry, found["data"].length, self.report)]
+        ranges.check(self.envelope, self.located, self.report)
+        for entry in self.located:
+            self._check_payload(entry)
         if self.header is not None:
             self._check_section_hash_keys()
             if found.get("masks") and found["masks"].length:
@@ -127,7 +128,6 @@ class File:
         if found.get("index") and found["index"].length:
             self.index = sparse_index.parse(self.section("index"), found["index"].offset,
                                             self.report)
-        ranges.check(self.envelope, self.located, self.report)
 
     def _check_hash(self, name: str, stored: int) -> None:
         """The envelope's hashes, before the bytes are parsed. 0 = absent."""
@@ -160,5 +160,5 @@ class File:
             if text is None or section is None or section.length:
                 continue
             if section.offset == 0 or text.strip("0"):
-                self.report(HashMismatch("header has a hash for a section that is absent",
-                                         section=name, got=text))
+                self.report(Parse("header has a hash of section '%s', which is absent" % name,
+                                  section="header", got=text))
