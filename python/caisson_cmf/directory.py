@@ -39,25 +39,30 @@ class Entry(NamedTuple):
         return n
 
 
-def parse(data, offset: int, known_dtypes, report: Report) -> List[Entry]:
-    """The records that can be read; each of the others was reported. offset: in the file."""
+class Directory(NamedTuple):
+    count: Optional[int]  # records, as the section states; None if they cannot be read
+    entries: List[Entry]  # those that could be read; each of the others was reported
+
+
+def parse(data, offset: int, known_dtypes, report: Report) -> Directory:
+    """offset: of the section in the file."""
     def bad(what: str, at: int, record: Optional[int] = None, **values) -> None:
         tensor = None if record is None else "#%d" % record
         report(Parse(what, section="directory", tensor=tensor, offset=offset + at, **values))
 
     if len(data) < HEAD.size:
         bad("section is too short", 0, want=HEAD.size, got=len(data))
-        return []
+        return Directory(None, [])
     count, pool_off = HEAD.unpack_from(data, 0)
     records_end = HEAD.size + count * RECORD.size
     if records_end > len(data):
         bad("more records than the section can hold", 0,
             want=(len(data) - HEAD.size) // RECORD.size, got=count)
-        return []
+        return Directory(None, [])
     if not records_end <= pool_off <= len(data):
         bad("name pool lies outside of its place", 8,
             want="%d to %d" % (records_end, len(data)), got=pool_off)
-        return []
+        return Directory(None, [])
     pool = bytes(data[pool_off:])
     entries, names = [], set()
     for i in range(count):
@@ -82,7 +87,7 @@ def parse(data, offset: int, known_dtypes, report: Report) -> List[Entry]:
             continue
         names.add(name)
         entries.append(Entry(name, dtype, tuple(rest[:ndim]), *rest[6:9], record=i))
-    return entries
+    return Directory(count, entries)
 
 
 def check_range(entry: Entry, data_len: int, report: Report) -> bool:

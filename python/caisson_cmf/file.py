@@ -12,7 +12,7 @@ from typing import List, Optional
 
 import numpy as np
 
-from . import codecs, directory, envelope, header, masks, ranges, sparse_index
+from . import codecs, digests, directory, envelope, header, masks, ranges, sparse_index
 from .directory import Entry
 from .errors import (Bounds, CmfError, FileNotFound, HashMismatch, Io, Parse, Report,
                      UnsupportedFeature, raise_error)
@@ -27,6 +27,7 @@ class File:
     envelope  None only if nothing could be read (never after a raising report)
     header    likewise
     entries   directory records in order; those of `located` have a payload that lies in the blob
+    digests   what the header states of them (digests.py); verify compares
     masks     masks.Catalog or None
     index     list of sparse_index.IndexEntry or None
 
@@ -40,6 +41,7 @@ class File:
         self.header: Optional[header.Header] = None
         self.entries: List[Entry] = []
         self.located: List[Entry] = []
+        self.digests: Optional[digests.Digests] = None
         self.masks: Optional[masks.Catalog] = None
         self.index: Optional[List[sparse_index.IndexEntry]] = None
         self.data = self._read(use_mmap)
@@ -111,9 +113,11 @@ class File:
         self._check_hash("directory", self.envelope.directory_hash)
         if "header" in found:
             self.header = header.parse(self.section("header"), found["header"].offset, self.report)
+        listing = directory.Directory(None, [])
         if "directory" in found:
-            self.entries = directory.parse(self.section("directory"), found["directory"].offset,
-                                           codecs.TABLE, self.report)
+            listing = directory.parse(self.section("directory"), found["directory"].offset,
+                                      codecs.TABLE, self.report)
+            self.entries = listing.entries
         if "data" in found:
             self.located = [entry for entry in self.entries
                             if directory.check_range(entry, found["data"].length, self.report)]
@@ -122,6 +126,8 @@ class File:
             self._check_payload(entry)
         if self.header is not None:
             self._check_section_hash_keys()
+            if listing.count is not None:
+                self.digests = digests.parse(self.header.raw, listing.count, found, self.report)
             if found.get("masks") and found["masks"].length:
                 self.masks = masks.parse(self.section("masks"), found["masks"].offset,
                                          self.header, self.report)

@@ -27,7 +27,7 @@ class Mutator:
 
     def mutations(self, n):
         """n pairs of (what was done, bytes)"""
-        kinds = [self.flip, self.truncate, self.envelope_field, self.directory_field,
+        kinds = [self.flip, self.truncate, self.swap, self.envelope_field, self.directory_field,
                  self.directory_byte, self.header_byte, self.header_value, self.payload_byte,
                  self.section_byte]
         for i in range(n):
@@ -46,6 +46,17 @@ class Mutator:
     def truncate(self, blob):
         size = self.rng.randrange(len(blob))
         return size, blob[:size]
+
+    def swap(self, blob):
+        """Two 8-byte words of a payload: hash64 does not see it, a digest does."""
+        entries = [e for e in self.file.located if e.nbytes >= 16]
+        if not entries:
+            return None
+        entry = self.rng.choice(entries)
+        start = self.file.payload_offset(entry)
+        a, b = (start + 8 * i for i in self.rng.sample(range(entry.nbytes // 8), 2))
+        blob[a : a + 8], blob[b : b + 8] = blob[b : b + 8], blob[a : a + 8]
+        return "%s: words at %d and %d" % (entry.name, a - start, b - start), blob
 
     def envelope_field(self, blob):
         at = self.rng.choice([4, 8, 12] + list(range(16, 112, 8)))

@@ -24,7 +24,7 @@ from test_convert import make_hf  # noqa: E402
 TOOL = os.path.join(support.BUILD, "caisson")
 SOUND = sorted(name for name in os.listdir(FILES) if name.endswith(".cmf")
                and name not in ("odd-directory.cmf", "odd-mask-tail-bits.cmf"))
-MUTATIONS = 36  # a file
+MUTATIONS = 40  # a file
 SEED = "caisson"
 
 
@@ -135,6 +135,7 @@ def same_verdict(self, name):
     """verify --json of both on damaged copies. The tool also refuses values of `arch` that no
     model can have (docs/cmf.md, "Where we are stricter"); those the format does not forbid."""
     mutations = list(mutate.Mutator(os.path.join(FILES, name), SEED).mutations(MUTATIONS))
+    self.assertGreater(len(mutations), MUTATIONS // 2)
     paths = [self.write("%03d.cmf" % i, blob) for i, (_, blob) in enumerate(mutations)]
     theirs = json.loads(tool("verify", "--json", *paths, fails=None))
     self.assertEqual(len(theirs), len(paths))
@@ -151,6 +152,11 @@ def same_verdict(self, name):
 @unittest.skipUnless(os.access(TOOL, os.X_OK), "the tool is not built")
 @support.cases([(name, name) for name in SOUND], same_verdict)
 class Damaged(support.Case):
+    def test_a_file_of_the_tool(self):
+        path = self.scratch("written.cmf")
+        tool("convert", make_hf(self.scratch("hf")), "-o", path, "--quant", "q4tp")
+        same_verdict(self, path)
+
     def test_golden_files_of_refusal(self):
         paths = [os.path.join(folder, name) for folder, _, names in os.walk(support.BAD)
                  for name in sorted(names) if name.endswith(".cmf")]

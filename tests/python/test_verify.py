@@ -16,7 +16,7 @@ import numpy as np
 import maker
 import support
 from support import FILES, TINY
-from caisson_cmf import File, Model, cli, digests, verify
+from caisson_cmf import File, Model, Parse, cli, digests, verify
 from caisson_cmf.ranges import in_use
 
 try:
@@ -85,12 +85,17 @@ class Digests(support.Case):
         return verify(self.write("made.cmf", data))
 
     def test_malformed(self):
-        for value in ("***", "AAAA", 7, base64.b64encode(b"\0" * 31).decode()):
+        good = "A" * 22 + "=="
+        for value in ("***", "AAAA", 7, None, base64.b64encode(b"\0" * 31).decode(),
+                      "A" * 42 + "B=", "A" * 43 + "=\n"):
             result = self.made(**{digests.TENSOR_KEY: value})
             self.assertEqual([p.code for p in result.problems], ["Parse"], value)
-        for value in ("AAAA", {"vocab": "AAAA"}, {"vocab": None}):
+        for value in ("AAAA", {"vocab": "AAAA"}, {"vocab": None}, {"masks": good}, {"data": good},
+                      {"header": good}, {"vocab": "A" * 21 + "B=="}):
             result = self.made(**{digests.SECTION_KEY: value})
             self.assertEqual([p.code for p in result.problems], ["Parse"], value)
+            with self.assertRaises(Parse):
+                Model(self.scratch("made.cmf"))
 
     def test_without_the_module(self):
         zeros = base64.b64encode(b"\0" * 32).decode()
@@ -107,6 +112,7 @@ class Digests(support.Case):
         self.assertEqual(self.made(**keys).problems, [])
         (problem,) = self.made(swap=True, **keys).problems
         self.assertEqual((problem.code, problem.tensor), ("Hash", "big"))
+        self.assertEqual(digests.digest(b"").hex(), "99aa06d3014798d86001c324468d497f")
         keys[digests.SECTION_KEY]["vocab"] = "A" * 22 + "=="
         self.assertEqual([p.section for p in self.made(**keys).problems], ["vocab"])
 
