@@ -44,6 +44,9 @@ def quant_types():
     return [t.strip() for t in text.split("--quant TYPE")[1].split("(")[1].split(")")[0].split(",")]
 
 
+QUANT_TYPES = quant_types()
+
+
 def reads_what_the_tool_writes(self, quant):
     path = self.scratch(quant + ".cmf")
     tool("convert", make_hf(self.scratch("hf")), "-o", path, "--quant", quant)
@@ -113,19 +116,19 @@ BY_NAME = {row.name: row for row in DTYPES.values()}
 
 
 @unittest.skipUnless(os.access(TOOL, os.X_OK), "the tool is not built")
-@support.cases([(dtype, dtype) for dtype in quant_types()], decodes_anything)
+@support.cases([(dtype, dtype) for dtype in QUANT_TYPES], decodes_anything)
 class RandomPayload(support.Case):
     pass
 
 
 @unittest.skipUnless(os.access(TOOL, os.X_OK), "the tool is not built")
-@support.cases([("reads " + quant, quant) for quant in quant_types()], reads_what_the_tool_writes)
+@support.cases([("reads " + quant, quant) for quant in QUANT_TYPES], reads_what_the_tool_writes)
 class Written(support.Case):
     def test_every_dtype_of_a_golden_file(self):
         """The tool may lack a dtype; then it says so and writes nothing."""
         path = os.path.join(FILES, "tiny-all-dtypes.cmf")
         for name, tensor in same_directory(self, path).tensors.items():
-            if tensor.dtype in quant_types():
+            if tensor.dtype in QUANT_TYPES:
                 same_values(self, path, name, tensor)
             elif DTYPES[tensor.entry.dtype].decode is None:
                 tool("tensor", path, name, "--npy", self.scratch("x.npy"), fails=True)
@@ -144,7 +147,10 @@ def same_verdict(self, name):
         mine = verify(path).as_json()
         is_arch = what.split()[1].startswith("header") and mine["valid"] and \
             {p["section"] for p in other["problems"]} == {"header"}
-        if mine["valid"] != other["valid"] and not is_arch:
+        # A tool that cannot decode overlays does not look into them either.
+        is_overlay = "q1t" not in QUANT_TYPES and \
+            {p["tensor"] for p in mine["problems"]} <= {"all.q1s", "all.q1t"}
+        if mine["valid"] != other["valid"] and not is_arch and not is_overlay:
             differences.append("%s: reader: %s, tool: %s" % (what, first(mine), first(other)))
     self.assertEqual(differences, [])
 
