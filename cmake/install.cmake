@@ -15,6 +15,14 @@ if(NOT YYJSON_FOUND AND EXISTS ${CAISSON_YYJSON_DIR}/LICENSE)
     install(FILES ${CAISSON_YYJSON_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME LICENSE.yyjson)
 endif()
 
+# xxHash is compiled in from its header, at whose head its licence stands.
+find_file(CAISSON_XXHASH_H xxhash.h HINTS ${XXHASH_INCLUDEDIR} REQUIRED)
+file(READ ${CAISSON_XXHASH_H} xxhash_text LIMIT 8192)
+string(FIND "${xxhash_text}" "*/" xxhash_end)
+string(SUBSTRING "${xxhash_text}" 0 ${xxhash_end} xxhash_text)
+file(WRITE ${CMAKE_BINARY_DIR}/LICENSE.xxhash "${xxhash_text}*/\n")
+install(FILES ${CMAKE_BINARY_DIR}/LICENSE.xxhash DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Caisson)
 install(EXPORT caisson NAMESPACE caisson:: FILE CaissonTargets.cmake DESTINATION ${package_dir})
 configure_package_config_file(cmake/CaissonConfig.cmake.in

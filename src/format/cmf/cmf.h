@@ -9,6 +9,7 @@
 #define CSN_FORMAT_CMF_CMF_H
 
 #include "arch/arch.h"
+#include "base/digest.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/progress.h"
@@ -24,6 +25,10 @@ enum {
     CSN_CMF_N_SECTIONS
 };
 extern const char *const csn_cmf_section_names[CSN_CMF_N_SECTIONS]; /* "header", "directory", ... */
+
+/* Header keys of our own (docs/cmf.md, "Digests"). */
+#define CSN_CMF_TENSOR_DIGESTS "caisson.tensor_digests"
+#define CSN_CMF_SECTION_DIGESTS "caisson.section_digests"
 
 typedef struct csn_cmf_envelope {
     uint32_t flags, required_features;
@@ -76,6 +81,9 @@ typedef struct csn_cmf {
     const csn_jval *header;                   /* the whole header object */
     csn_str quant_type;                       /* a label only; each tensor has its own dtype */
     csn_str section_hash[CSN_CMF_N_SECTIONS]; /* of masks, vocab, index: hex text; none: ptr NULL */
+    /* The second digests (docs/cmf.md, "Digests"); NULL: the file has none. */
+    const uint8_t *tensor_digests;                     /* [dir.n][CSN_DIGEST_BYTES] */
+    const uint8_t *section_digest[CSN_CMF_N_SECTIONS]; /* never of header and data */
     csn_arch arch;
     csn_chat_bundle chat;
     csn_directory dir; /* offsets are absolute */
@@ -101,12 +109,13 @@ caisson_status csn_cmf_find_mask(const csn_cmf_masks *masks, csn_str name, const
                                  caisson_error *err);
 
 /* The header object as JSON for a rewritten file: known and unknown keys in their order, `arch` by
- * csn_arch_write, quant_type replaced when `quant_type` is not empty, `section_hashes` left out
- * (the writer fills them in). */
+ * csn_arch_write, quant_type replaced when `quant_type` is not empty, `section_hashes` and the
+ * digests left out (the writer fills them in). */
 void csn_cmf_header_write(const csn_cmf *c, csn_str quant_type, csn_jw *w);
 
-/* Checks every hash of an open file; never stops at the first. Each fault is told as an error
- * record (CAISSON_E_HASH, section, tensor, offset, both hashes). *ret_n = number of faults.
+/* Checks every hash and digest of an open file; never stops at the first. Each damaged part is told
+ * as one error record (CAISSON_E_HASH, section, tensor, range of bytes, both hashes), in the order
+ * of sections, then directory. *ret_n = number of faults.
  * Returns a failure only when it could not finish (cancelled, read error is a fault and goes on).
  */
 typedef void (*csn_cmf_fault_fn)(void *ctx, const caisson_error *fault);
@@ -151,9 +160,9 @@ caisson_status csn_cmf_writer_tensor(csn_cmf_writer *w, const void *bytes, uint6
 caisson_status csn_cmf_writer_keep_f32(csn_cmf_writer *w, caisson_error *err);
 /* In which dtype tensor i is or will be stored: a resumed one may be f32 for that same reason. */
 const csn_dtype *csn_cmf_writer_dtype(const csn_cmf_writer *w, uint32_t i);
-/* Writes vocab, header (the caller's JSON with section_hashes filled in by us), directory and
- * envelope; syncs; opens the result with our reader (its errors are this call's); renames over
- * path. header_json: an object without `section_hashes`. */
+/* Writes vocab, header (the caller's JSON with section_hashes and the digests filled in by us),
+ * directory and envelope; syncs; opens the result with our reader (its errors are this call's);
+ * renames over path. header_json: an object without `section_hashes` and digests. */
 caisson_status csn_cmf_writer_finish(csn_cmf_writer *w, csn_str header_json, csn_str vocab,
                                      caisson_error *err);
 /* Frees; without finish the partial file and journal stay for a resume, unless `discard`. */

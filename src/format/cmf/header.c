@@ -25,6 +25,8 @@ static const csn_jfield header_fields[] = {
     H(shard, "shard", CSN_JT_OBJECT, CSN_JF_NULLABLE),
     H(calibration, "calibration", CSN_JT_OBJECT, CSN_JF_NULLABLE),
     H(routing, "routing", CSN_JT_OBJECT, CSN_JF_NULLABLE),
+    CSN_JCHECK(CSN_CMF_TENSOR_DIGESTS, CSN_JT_STR, 0), /* read in digests.c */
+    CSN_JCHECK(CSN_CMF_SECTION_DIGESTS, CSN_JT_OBJECT, 0),
 };
 
 static const csn_jfield skill_fields[] = {
@@ -261,7 +263,8 @@ caisson_status csn_cmf_parse_header(csn_cmf *c, csn_str text, caisson_error *err
 void csn_cmf_header_write(const csn_cmf *c, csn_str quant_type, csn_jw *w) {
     csn_jw_object(w);
     for (csn_jiter it = csn_jval_iter(c->header); csn_jiter_next(&it);) {
-        if (csn_str_is(it.key, "section_hashes")) {
+        if (csn_str_is(it.key, "section_hashes") || csn_str_is(it.key, CSN_CMF_TENSOR_DIGESTS) ||
+            csn_str_is(it.key, CSN_CMF_SECTION_DIGESTS)) {
             continue;
         }
         csn_jw_key(w, it.key);

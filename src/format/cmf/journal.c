@@ -3,18 +3,26 @@
 
 #include "format/cmf/cmf_internal.h"
 
-enum { HEAD = 24, RECORD = 24 };
+enum { HEAD = 24, RECORD = 40 };
 
-static const char magic[8] = {'C', 'S', 'N', 'J', 'R', 'N', 'L', '2'};
+static const char magic[8] = {'C', 'S', 'N', 'J', 'R', 'N', 'L', '3'};
 
 uint64_t csn_journal_mix(uint64_t id, uint64_t value) {
     uint64_t x = (id ^ value) * UINT64_C(0x9E3779B97F4A7C15);
     return (x << 29 | x >> 35) ^ x >> 17;
 }
 
-static uint64_t record_check(uint64_t plan_id, uint64_t i, const csn_journal_entry *e) {
-    uint64_t id = csn_journal_mix(csn_journal_mix(1, plan_id), i);
-    return csn_journal_mix(csn_journal_mix(id, e->hash), e->dtype_id);
+/* The bytes of record i. */
+static void record_bytes(uint64_t plan_id, uint64_t i, const csn_journal_entry *e,
+                         uint8_t out[RECORD]) {
+    uint64_t check = csn_journal_mix(csn_journal_mix(1, plan_id), i);
+    csn_put64(out, e->hash);
+    memcpy(out + 8, e->digest, sizeof(e->digest));
+    csn_put64(out + 24, e->dtype_id);
+    for (size_t k = 0; k < RECORD - 8; k += 8) {
+        check = csn_journal_mix(check, csn_get64(out + k));
+    }
+    csn_put64(out + RECORD - 8, check);
 }
 
 static void head_bytes(uint64_t plan_id, uint8_t out[HEAD]) {
@@ -53,10 +61,13 @@ static caisson_status read_records(csn_journal *j, uint32_t max, csn_journal_ent
                         .what = "journal of another conversion");
     }
     while (j->n < max && HEAD + ((uint64_t)j->n + 1) * RECORD <= size) {
-        uint8_t r[RECORD];
-        CSN_TRY(csn_file_read_at(j->file, HEAD + (uint64_t)j->n * RECORD, r, RECORD, err));
-        const csn_journal_entry e = {csn_get64(r), csn_get64(r + 8)};
-        if (csn_get64(r + 16) != record_check(j->plan_id, j->n, &e)) {
+        uint8_t got[RECORD];
+        uint8_t same[RECORD];
+        CSN_TRY(csn_file_read_at(j->file, HEAD + (uint64_t)j->n * RECORD, got, RECORD, err));
+        csn_journal_entry e = {.hash = csn_get64(got), .dtype_id = csn_get64(got + 24)};
+        memcpy(e.digest, got + 8, sizeof(e.digest));
+        record_bytes(j->plan_id, j->n, &e, same);
+        if (memcmp(got, same, RECORD) != 0) {
             break;
         }
         entries[j->n++] = e;
@@ -88,9 +99,7 @@ caisson_status csn_journal_append(csn_journal *j, const csn_journal_entry *entri
                                   caisson_error *err) {
     while (j->n < n) {
         uint8_t r[RECORD];
-        csn_put64(r, entries[j->n].hash);
-        csn_put64(r + 8, entries[j->n].dtype_id);
-        csn_put64(r + 16, record_check(j->plan_id, j->n, &entries[j->n]));
+        record_bytes(j->plan_id, j->n, &entries[j->n], r);
         CSN_TRY(csn_file_write_at(j->file, HEAD + (uint64_t)j->n * RECORD, r, RECORD, err));
         j->n++;
     }

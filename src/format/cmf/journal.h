@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The journal beside an unfinished file: which leading tensors of which plan are on the disk.
  *
- *   header  "CSNJRNL2", u64 plan id, u64 check
- *   record  u64 hash64 of the tensor's payload, u64 CMF id of the dtype it is stored in, u64 check
- *           (one a tensor, in plan order)
+ *   header  "CSNJRNL3", u64 plan id, u64 check
+ *   record  u64 hash64 of the tensor's payload, its digest (16 bytes), u64 CMF id of the dtype it
+ * is stored in, u64 check (one a tensor, in plan order)
  *
  * A check binds a record to plan and position, so a torn or foreign tail ends the list. A record is
  * written only after the payload was synced.
@@ -11,10 +11,12 @@
 #ifndef CSN_FORMAT_CMF_JOURNAL_H
 #define CSN_FORMAT_CMF_JOURNAL_H
 
+#include "base/digest.h"
 #include "base/io.h"
 
 typedef struct csn_journal_entry {
     uint64_t hash;
+    uint8_t digest[CSN_DIGEST_BYTES];
     uint64_t dtype_id;
 } csn_journal_entry;
 

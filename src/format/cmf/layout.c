@@ -3,12 +3,14 @@
  * before the header is known. */
 #include "format/cmf/layout.h"
 
+#include "base/base64.h"
+#include "base/digest.h"
 #include "base/hash64.h"
 #include "base/size.h"
 #include "caisson/limits.h"
 #include "format/cmf/journal.h"
 
-enum { SECTION_HASHES_BYTES = 256 }; /* room for what the writer adds to the header JSON */
+enum { ADDED_BYTES = 512 }; /* what the writer adds to the header JSON, digests of tensors aside */
 
 static caisson_status check_plan_tensor(const csn_cmf_plan_tensor *p, caisson_error *err) {
     if (p->dtype->cmf_id == CSN_NO_ID || p->dtype->is_reserved) {
@@ -118,7 +120,8 @@ caisson_status csn_cmf_layout_make(const csn_cmf_plan *plan, csn_arena *arena, c
         return CSN_FAIL(err, CAISSON_E_LIMIT, .section = "header", .what = "header is too long",
                         CSN_VALUES(CAISSON_MAX_HEADER_BYTES, plan->head_bytes));
     }
-    head = CSN_CMF_ENVELOPE_BYTES + plan->head_bytes + SECTION_HASHES_BYTES + l.dir_bytes;
+    head = CSN_CMF_ENVELOPE_BYTES + plan->head_bytes + ADDED_BYTES +
+           csn_base64_len((size_t)plan->n * CSN_DIGEST_BYTES) + l.dir_bytes;
     (void)csn_align_up(head, CSN_CMF_PAGE, &l.data_off); /* head is below 2^37 */
     CSN_TRY(place(&l, 0, err));
     l.plan_id = plan_id(plan, &l);

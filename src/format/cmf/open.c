@@ -77,6 +77,7 @@ static caisson_status open_directory(csn_cmf *c, caisson_error *err) {
     CSN_TRY(check_hash(c, CSN_CMF_DIR, c->envelope.dir_hash, bytes, err));
     CSN_TRY(csn_cmf_parse_directory(c, bytes, len, err));
     CSN_TRY(csn_directory_index(&c->dir, &c->arena, err));
+    CSN_TRY(csn_cmf_parse_digests(c, err));
     return csn_cmf_check_ranges(c, err);
 }
 

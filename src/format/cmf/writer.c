@@ -7,6 +7,7 @@
  * back never replaces anything. */
 #include <errno.h>
 
+#include "base/base64.h"
 #include "base/hash64.h"
 #include "base/size.h"
 #include "caisson/limits.h"
@@ -219,8 +220,10 @@ caisson_status csn_cmf_writer_tensor(csn_cmf_writer *w, const void *bytes, uint6
             return status;
         }
     }
-    w->done[w->n_done++] = (csn_journal_entry){.hash = csn_hash64(bytes, (size_t)nbytes),
-                                               .dtype_id = (uint64_t)t->dtype->cmf_id};
+    csn_journal_entry *e = &w->done[w->n_done++];
+    e->hash = csn_hash64(bytes, (size_t)nbytes);
+    csn_digest(bytes, (size_t)nbytes, e->digest);
+    e->dtype_id = (uint64_t)t->dtype->cmf_id;
     w->unsynced_bytes += nbytes;
     return w->unsynced_bytes >= w->sync_bytes ? mark(w, err) : CAISSON_OK;
 }
@@ -239,8 +242,38 @@ const csn_dtype *csn_cmf_writer_dtype(const csn_cmf_writer *w, uint32_t i) {
     return w->layout.dir.tensors[i].dtype;
 }
 
-/* The caller's object with the hash of the vocab section added. */
-static caisson_status finish_header(csn_str json, csn_str vocab, csn_buf *ret, caisson_error *err) {
+/* `,"name":"base64"`; without the comma when it is the first. */
+static caisson_status put_digest(csn_buf *b, bool is_first, const char *name, const void *digest,
+                                 size_t n, caisson_error *err) {
+    CSN_TRY(csn_buf_printf(b, err, "%s\"%s\":\"", is_first ? "" : ",", name));
+    CSN_TRY(csn_base64_append(b, digest, n, err));
+    return csn_buf_char(b, '"', err);
+}
+
+/* Both keys of docs/cmf.md, "Digests". */
+static caisson_status put_digests(csn_cmf_writer *w, bool is_first, csn_str vocab, csn_str dir,
+                                  csn_buf *ret, caisson_error *err) {
+    uint8_t digest[CSN_DIGEST_BYTES];
+    uint8_t *all;
+    size_t n = w->layout.dir.n;
+    CSN_TRY(CSN_ARENA_NEW(&w->arena, n * CSN_DIGEST_BYTES, &all, err));
+    for (size_t i = 0; i < n; i++) {
+        memcpy(all + i * CSN_DIGEST_BYTES, w->done[i].digest, CSN_DIGEST_BYTES);
+    }
+    CSN_TRY(put_digest(ret, is_first, CSN_CMF_TENSOR_DIGESTS, all, n * CSN_DIGEST_BYTES, err));
+    CSN_TRY(csn_buf_str(ret, CSN_STR(",\"" CSN_CMF_SECTION_DIGESTS "\":{"), err));
+    csn_digest(dir.ptr, dir.len, digest);
+    CSN_TRY(put_digest(ret, true, "directory", digest, sizeof(digest), err));
+    if (vocab.len > 0) {
+        csn_digest(vocab.ptr, vocab.len, digest);
+        CSN_TRY(put_digest(ret, false, "vocab", digest, sizeof(digest), err));
+    }
+    return csn_buf_char(ret, '}', err);
+}
+
+/* The caller's object with the hash of the vocab section and the digests added. */
+static caisson_status finish_header(csn_cmf_writer *w, csn_str json, csn_str vocab, csn_str dir,
+                                    csn_buf *ret, caisson_error *err) {
     while (json.len > 0 && strchr(" \t\r\n", json.ptr[json.len - 1]) != NULL) {
         json.len--;
     }
@@ -248,12 +281,15 @@ static caisson_status finish_header(csn_str json, csn_str vocab, csn_buf *ret, c
         return CSN_FAIL(err, CAISSON_E_ARG, .section = "header", .what = "not a JSON object");
     }
     CSN_TRY(csn_buf_append(ret, json.ptr, json.len - 1, err));
+    bool is_first = json.len == 2;
     if (vocab.len > 0) {
         char hex[20];
         csn_hash64_hex(csn_hash64(vocab.ptr, vocab.len), hex);
         CSN_TRY(csn_buf_printf(ret, err, "%s\"section_hashes\":{\"vocab\":\"%s\"}",
-                               json.len > 2 ? "," : "", hex));
+                               is_first ? "" : ",", hex));
+        is_first = false;
     }
+    CSN_TRY(put_digests(w, is_first, vocab, dir, ret, err));
     return csn_buf_char(ret, '}', err);
 }
 
@@ -323,12 +359,13 @@ static caisson_status finish(csn_cmf_writer *w, csn_str header_json, csn_str voc
         return CSN_FAIL(err, CAISSON_E_ARG, .what = "tensors of the plan are missing",
                         CSN_VALUES(w->layout.dir.n, w->n_done));
     }
-    CSN_TRY(finish_header(header_json, vocab, header, err));
     CSN_TRY(CSN_ARENA_NEW(&w->arena, (size_t)w->layout.dir_bytes, &dir, err));
     for (uint32_t i = 0; i < w->layout.dir.n; i++) {
         w->layout.dir.tensors[i].hash = w->done[i].hash;
     }
     csn_cmf_layout_directory(&w->layout, dir);
+    csn_str dir_text = csn_str_make((const char *)dir, (size_t)w->layout.dir_bytes);
+    CSN_TRY(finish_header(w, header_json, vocab, dir_text, header, err));
     CSN_TRY(mark(w, err));
     CSN_TRY(write_head(w, csn_buf_view(header), vocab, dir, err));
     return check_and_rename(w, err);

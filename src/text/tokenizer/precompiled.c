@@ -8,6 +8,7 @@
  *
  * The package walks grapheme clusters: one of fewer than six bytes is replaced whole if a prefix of
  * it is in the trie (by the shortest such prefix: so it is there), else each code point alone. */
+#include "base/base64.h"
 #include "base/size.h"
 #include "base/utf8.h"
 #include "text/tokenizer/tok_internal.h"
@@ -17,46 +18,12 @@ static caisson_status fail_map(caisson_error *err, const char *what) {
                         (csn_str){0});
 }
 
-static int base64_value(char c) {
-    return c >= 'A' && c <= 'Z'   ? c - 'A'
-           : c >= 'a' && c <= 'z' ? c - 'a' + 26
-           : c >= '0' && c <= '9' ? c - '0' + 52
-           : c == '+'             ? 62
-           : c == '/'             ? 63
-                                  : -1;
-}
-
-/* out: room for s.len / 4 * 3 bytes. */
-static bool base64_decode(csn_str s, uint8_t *out, size_t *ret_n) {
-    if (s.len % 4 != 0) {
-        return false;
-    }
-    size_t n = 0;
-    for (size_t i = 0; i < s.len; i += 4) {
-        size_t pad = i + 4 == s.len ? (size_t)(s.ptr[i + 3] == '=') + (s.ptr[i + 2] == '=') : 0;
-        uint32_t word = 0;
-        for (size_t k = 0; k < 4; k++) {
-            int v = k >= 4 - pad ? 0 : base64_value(s.ptr[i + k]);
-            if (v < 0) {
-                return false;
-            }
-            word = word << 6 | (uint32_t)v;
-        }
-        uint8_t bytes[3] = {(uint8_t)(word >> 16), (uint8_t)(word >> 8), (uint8_t)word};
-        for (size_t k = 0; k < 3 - pad; k++) {
-            out[n++] = bytes[k];
-        }
-    }
-    *ret_n = n;
-    return true;
-}
-
 caisson_status csn_precompiled_load(csn_norm_step *step, csn_arena *arena, csn_str base64,
                                     caisson_error *err) {
     uint8_t *raw;
     size_t n = 0;
     CSN_TRY(CSN_ARENA_NEW(arena, base64.len / 4 * 3 + 1, &raw, err));
-    if (!base64_decode(base64, raw, &n) || n < 4) {
+    if (!csn_base64_decode(base64, raw, &n) || n < 4) {
         return fail_map(err, "not base64, or too short");
     }
     uint32_t trie_bytes;
