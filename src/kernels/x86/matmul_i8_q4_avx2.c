@@ -1,101 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* int8 mode, q4_block, q4_tiled and q4tp (the files of ref/ say what they mean), AVX2.
  *
- * One vector: the low nibbles of two groups meet the even columns of x, the high ones the odd
- * columns (csn_x8.split), as unsigned codes; csn_x8.offset takes 8 * sum(x) away.
- * Eight groups of one row fill the eight lanes, so a row is read straight through.
+ * Few vectors: the low nibbles of two groups of a row meet the even columns of x, the high ones the
+ * odd columns (csn_x8.split), as unsigned codes; csn_x8.offset takes 8 * sum(x) away.
  */
+#include "kernels/x86/few_i8_avx2.h"
 #include "kernels/x86/gemm_i8_avx2.h"
 #include "quant/exp2_half.h"
 #include "quant/q4tp.h"
-
-enum {
-    FEW = 4,     /* below this many vectors packing costs more than it gives */
-    AHEAD = 4096 /* bytes of prefetch: the hardware one stops at the end of a page */
-};
 
 /* Group g of row r is the flat group r * gpr + g: 16 bytes at nib + flat * stride, and its f16 at
  * scale + flat * s_stride; q4tp: params and codes in place of scales. */
 struct q4 {
     const uint8_t *nib, *scale;
-    uint64_t stride, s_stride, gpr;
+    uint64_t stride, s_stride, gpr, rows;
     const uint8_t *params, *codes;
     uint64_t code_bytes;
+    float *room; /* q4tp, few vectors: [2][FEW_ROWS][padded_groups(gpr)] scales */
 };
 
 enum form { Q4_BLOCK, Q4_TILED, Q4TP };
 
-/* Where one row's scales come from. */
-struct row_scales {
-    const uint8_t *p; /* f16 of group 0, or the row's code bytes */
-    __m256 rung[4];   /* q4tp: the ladder */
+enum {
+    MOST_GROUPS = 2048, /* of a row of q4tp with few vectors: 64 KiB of unpacked scales */
+    EDGE_AT = 16        /* of the group in the copy of an edge: reads begin before it */
 };
-
-/* ---- scales of up to eight groups ---- */
 
 CSN_INLINE __m128i load_128(const uint8_t *p) {
     return _mm_loadu_si128((const void *)p);
 }
 
-/* Eight f16 at a distance of 18 bytes. 16 bytes from p + 16 k have the k-th one at word k: blends
- * collect them without a shuffle. Reads 128 bytes. */
-CSN_INLINE __m128i collect_by_18(const uint8_t *p) {
-    __m128i a = _mm_blend_epi16(load_128(p), load_128(p + 16), 1 << 1);
-    __m128i b = _mm_blend_epi16(load_128(p + 32), load_128(p + 48), 1 << 3);
-    __m128i c = _mm_blend_epi16(load_128(p + 64), load_128(p + 80), 1 << 5);
-    __m128i d = _mm_blend_epi16(load_128(p + 96), load_128(p + 112), 1 << 7);
-    return _mm_blend_epi32(_mm_blend_epi32(a, b, 1 << 1), _mm_blend_epi32(c, d, 1 << 3), 0xC);
-}
+/* ---- q4tp: scales from ladders ---- */
 
-CSN_INLINE __m256 f16_scales(const uint8_t *p, uint64_t step, uint64_t n) {
-    if (n == 8) {
-        return _mm256_cvtph_ps(step == 18 ? collect_by_18(p) : load_128(p));
-    }
-    uint16_t part[8] = {0};
-    for (uint64_t k = 0; k < n; k++) {
-        part[k] = csn_load16(p + k * step);
-    }
-    return _mm256_cvtph_ps(_mm_loadu_si128((const void *)part));
-}
-
-/* Eight codes of 5 bits are five bytes; the ladder is looked up in four pieces of eight rungs. */
-CSN_INLINE __m256 ladder_scales(const struct row_scales *s, uint64_t g, uint64_t n) {
-    uint64_t bits = 0;
-    if (n == 8) {
-        const uint8_t *p = s->p + g / 8 * 5;
-        bits = (uint32_t)csn_load32(p) | (uint64_t)p[4] << 32;
-    } else {
-        memcpy(&bits, s->p + g / 8 * 5, (5 * n + 7) / 8);
-    }
-    __m256i v = _mm256_set1_epi64x((long long)bits);
-    __m256 a = _mm256_castsi256_ps(_mm256_srlv_epi64(v, _mm256_setr_epi64x(0, 5, 20, 25)));
-    __m256 b = _mm256_castsi256_ps(_mm256_srlv_epi64(v, _mm256_setr_epi64x(10, 15, 30, 35)));
-    __m256i code = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88)); /* 0 1 2 3 | 4 5 6 7 */
-    __m256 bit3 = _mm256_castsi256_ps(_mm256_slli_epi32(code, 28));
-    __m256 bit4 = _mm256_castsi256_ps(_mm256_slli_epi32(code, 27));
-    __m256 low = _mm256_blendv_ps(_mm256_permutevar8x32_ps(s->rung[0], code),
-                                  _mm256_permutevar8x32_ps(s->rung[1], code), bit3);
-    __m256 high = _mm256_blendv_ps(_mm256_permutevar8x32_ps(s->rung[2], code),
-                                   _mm256_permutevar8x32_ps(s->rung[3], code), bit3);
-    __m256 all = _mm256_blendv_ps(low, high, bit4);
-    const __m256i k = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    __m256i inside = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), k);
-    return _mm256_and_ps(all, _mm256_castsi256_ps(inside)); /* a rung may be infinite */
-}
-
-CSN_INLINE __m256 scales(enum form form, const struct row_scales *s, uint64_t g, uint64_t n) {
-    uint64_t step = form == Q4_TILED ? 18 : 2;
-    return form == Q4TP ? ladder_scales(s, g, n) : f16_scales(s->p + g * step, step, n);
-}
-
-/* The ladders of rows r to r + 7 (those past the last repeat it), as csn_q4tp_ladder makes them: 31
- * products one after the other, so eight rows go side by side. */
-static void eight_ladders(const struct q4 *m, uint64_t r, uint64_t r1,
+/* The ladders of eight rows as csn_q4tp_ladder makes them: 31 products one after the other, so
+ * eight rows go side by side. */
+static void eight_ladders(const struct q4 *m, const uint64_t row[8],
                           float rung[8][CSN_Q4TP_RUNGS]) {
     _Alignas(32) float first[8];
     _Alignas(32) float ratio[8];
     for (uint64_t i = 0; i < 8; i++) {
-        const uint8_t *q = m->params + 4 * (r + i < r1 ? r + i : r1 - 1);
+        const uint8_t *q = m->params + 4 * row[i];
         first[i] = csn_exp2_half(csn_load16(q));
         ratio[i] = csn_exp2_half(csn_load16(q + 2));
     }
@@ -115,106 +59,170 @@ static void eight_ladders(const struct q4 *m, uint64_t r, uint64_t r1,
     }
 }
 
-/* ---- one vector ---- */
-
-/* The nibbles of two groups, 16 bytes at p and at p + stride. A load of 32 bytes that ends with the
- * second group and a blend do without a shuffle, of which there are enough. */
-CSN_INLINE __m256i load_pair(const uint8_t *p, uint64_t stride) {
-    __m256i second = csn_load256(p + stride - 16);
-    return stride == 16 ? second
-                        : _mm256_blend_epi32(_mm256_castsi128_si256(load_128(p)), second, 0xF0);
+/* Eight codes of 5 bits are five bytes; the ladder is looked up in four pieces of eight rungs. */
+CSN_INLINE __m256 ladder_scales(uint64_t bits, const float *rung) {
+    __m256i v = _mm256_set1_epi64x((long long)bits);
+    __m256 a = _mm256_castsi256_ps(_mm256_srlv_epi64(v, _mm256_setr_epi64x(0, 5, 20, 25)));
+    __m256 b = _mm256_castsi256_ps(_mm256_srlv_epi64(v, _mm256_setr_epi64x(10, 15, 30, 35)));
+    __m256i code = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88)); /* 0 1 2 3 | 4 5 6 7 */
+    __m256 bit3 = _mm256_castsi256_ps(_mm256_slli_epi32(code, 28));
+    __m256 bit4 = _mm256_castsi256_ps(_mm256_slli_epi32(code, 27));
+    __m256 low = _mm256_blendv_ps(_mm256_permutevar8x32_ps(_mm256_load_ps(rung), code),
+                                  _mm256_permutevar8x32_ps(_mm256_load_ps(rung + 8), code), bit3);
+    __m256 high = _mm256_blendv_ps(_mm256_permutevar8x32_ps(_mm256_load_ps(rung + 16), code),
+                                   _mm256_permutevar8x32_ps(_mm256_load_ps(rung + 24), code), bit3);
+    return _mm256_blendv_ps(low, high, bit4);
 }
 
-/* Partial sums of two groups in i16: the low half is the first, the high one the second. Each lane
- * is four products, at most 4 * 15 * 127 in size: four lanes may still be added in i16. */
-CSN_INLINE __m256i dot_pair(__m256i n, const int8_t *split) {
-    const __m256i mask = _mm256_set1_epi8(15);
-    __m256i low = _mm256_and_si256(n, mask);
-    __m256i high = _mm256_and_si256(_mm256_srli_epi16(n, 4), mask);
-    return _mm256_add_epi16(_mm256_maddubs_epi16(low, csn_load256(split)),
-                            _mm256_maddubs_epi16(high, csn_load256(split + 32)));
+/* The scales of one row, followed by zeros up to a multiple of eight. */
+static void unpack_scales(const uint8_t *codes, uint64_t gpr, const float *rung, float *out) {
+    uint64_t g = 0;
+    for (; g + 8 <= gpr; g += 8) {
+        const uint8_t *p = codes + g / 8 * 5;
+        _mm256_store_ps(out + g,
+                        ladder_scales((uint32_t)csn_load32(p) | (uint64_t)p[4] << 32, rung));
+    }
+    for (; g < (gpr + 7) / 8 * 8; g++) {
+        out[g] = g < gpr ? rung[csn_q4tp_code(codes, g)] : 0.0f;
+    }
 }
 
-/* Four pairs give the sums of eight groups in the order 0 2 4 6 1 3 5 7; returns 0 to 7. */
-CSN_INLINE __m256i sums_of_pairs(const __m256i v[4]) {
+/* ---- few vectors ---- */
+
+CSN_INLINE uint64_t padded_groups(uint64_t gpr) {
+    return (gpr + 7) / 8 * 8;
+}
+
+/* Scales of this quad of rows and of the next: ladders are made eight at a time. */
+static uint64_t q4tp_unpack(const void *ctx, const uint64_t r[FEW_ROWS], uint64_t i) {
+    const struct q4 *m = ctx;
+    const uint64_t quad = FEW_ROWS * padded_groups(m->gpr);
+    if (i % 2 != 0) {
+        return quad * sizeof(float);
+    }
+    _Alignas(32) float rung[8][CSN_Q4TP_RUNGS];
+    uint64_t row[8];
+    for (uint64_t k = 0; k < 8; k++) {
+        row[k] = r[k % FEW_ROWS] + k / FEW_ROWS;
+        row[k] = row[k] < m->rows ? row[k] : m->rows - 1;
+    }
+    eight_ladders(m, row, rung);
+    for (uint64_t k = 0; k < 8; k++) {
+        unpack_scales(m->codes + row[k] * m->code_bytes, m->gpr, rung[k],
+                      m->room + k * padded_groups(m->gpr));
+    }
+    return 0;
+}
+
+/* The scales of two groups of four rows, in the order of few_i8_avx2.h. Row k lies at least k rows
+ * behind the tensor's first byte and 3 - k before its last: loads of 16 bytes that have what is
+ * wanted of row k at word or dword k stay inside, and blends collect it without a shuffle. */
+CSN_INLINE __m256 scales_of(enum form form, const struct few_rows *rows, struct few_at at) {
+    if (form == Q4_TILED) { /* 2 bytes before the nibbles and 16 behind, for word k and 4 + k */
+        const uint8_t *const *p = rows->w;
+        __m128i a = _mm_blend_epi16(load_128(p[0] + at.w - 2), load_128(p[1] + at.w - 4), 1 << 1);
+        __m128i b = _mm_blend_epi16(load_128(p[2] + at.w - 6), load_128(p[3] + at.w - 8), 1 << 3);
+        __m128i c = _mm_blend_epi16(load_128(p[0] + at.w + 8), load_128(p[1] + at.w + 6), 1 << 5);
+        __m128i d = _mm_blend_epi16(load_128(p[2] + at.w + 4), load_128(p[3] + at.w + 2), 1 << 7);
+        return _mm256_cvtph_ps(
+            _mm_blend_epi32(_mm_blend_epi32(a, b, 1 << 1), _mm_blend_epi32(c, d, 1 << 3), 0xC));
+    }
+    const uint8_t *p[FEW_ROWS];
+    CSN_UNROLL
+    for (int k = 0; k < FEW_ROWS; k++) {
+        p[k] = rows->scale[k] + at.scale;
+    }
+    if (form == Q4_BLOCK) {
+        __m128i a = _mm_blend_epi32(load_128(p[0]), load_128(p[1] - 4), 1 << 1);
+        __m128i b = _mm_blend_epi32(load_128(p[2] - 8), load_128(p[3] - 12), 1 << 3);
+        const __m128i order = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+        return _mm256_cvtph_ps(_mm_shuffle_epi8(_mm_blend_epi32(a, b, 0xC), order));
+    }
+    __m128 a = _mm_loadl_pi(_mm_setzero_ps(), (const void *)p[0]);
+    __m128 b = _mm_loadl_pi(_mm_setzero_ps(), (const void *)p[2]);
+    a = _mm_loadh_pi(a, (const void *)p[1]);
+    b = _mm_loadh_pi(b, (const void *)p[3]);
+    return _mm256_set_m128(_mm_shuffle_ps(a, b, 0xDD), _mm_shuffle_ps(a, b, 0x88));
+}
+
+/* The nibbles of two groups. A load of 32 bytes that ends with the second and a blend do without a
+ * shuffle. */
+CSN_INLINE __m256i load_two(enum form form, const uint8_t *p) {
+    return form == Q4_TILED
+               ? _mm256_blend_epi32(_mm256_castsi128_si256(load_128(p)), csn_load256(p + 2), 0xF0)
+               : csn_load256(p);
+}
+
+/* Sums of eight halves: of v[0..3] low, then high. Each lane is four products, at most 4 * 15 * 127
+ * in size, and four of them still fit i16. */
+CSN_INLINE __m256i sums_of_halves(const __m256i v[4]) {
     __m256i a =
         _mm256_add_epi16(_mm256_unpacklo_epi32(v[0], v[1]), _mm256_unpackhi_epi32(v[0], v[1]));
     __m256i b =
         _mm256_add_epi16(_mm256_unpacklo_epi32(v[2], v[3]), _mm256_unpackhi_epi32(v[2], v[3]));
     __m256i s = _mm256_add_epi16(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
-    s = _mm256_madd_epi16(s, _mm256_set1_epi16(1));
-    return _mm256_permutevar8x32_epi32(s, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    return _mm256_madd_epi16(s, _mm256_set1_epi16(1));
 }
 
-CSN_INLINE __m256 add_groups(__m256 acc, const __m256i v[4], __m256 ws, const float *xs,
-                             const int16_t *offset) {
-    __m256i s = sums_of_pairs(v);
-    s = _mm256_add_epi32(s, _mm256_madd_epi16(csn_load256(offset), _mm256_set1_epi16(1)));
-    __m256 f = _mm256_mul_ps(_mm256_mul_ps(ws, _mm256_loadu_ps(xs)), _mm256_cvtepi32_ps(s));
-    return _mm256_add_ps(acc, f);
-}
-
-/* The eight lanes of one row. */
-CSN_INLINE __m256 row_lanes(enum form form, const uint8_t *nib, const struct row_scales *s,
-                            uint64_t gpr, const int8_t *split, const float *xs,
-                            const int16_t *offset) {
-    const uint64_t stride = form == Q4_TILED ? 18 : 16;
-    __m256 acc = _mm256_setzero_ps();
-    __m256i v[4];
-    uint64_t g = 0;
-    for (; g + 8 <= gpr; g += 8) {
-        const uint8_t *p = nib + g * stride;
-        CSN_UNROLL
-        for (uint64_t k = 0; k < 4; k++) {
-            v[k] = dot_pair(load_pair(p + 2 * k * stride, stride), split + g * 32 + k * 64);
-        }
-        csn_prefetch(p, AHEAD);
-        csn_prefetch(p, AHEAD + 64);
-        if (form == Q4_TILED) {
-            csn_prefetch(p, AHEAD + 128);
-        }
-        acc = add_groups(acc, v, scales(form, s, g, 8), xs + g, offset + 2 * g);
-    }
-    if (g < gpr) {
-        const uint8_t *p = nib + g * stride;
-        uint64_t n = gpr - g;
-        CSN_UNROLL
-        for (uint64_t k = 0; k < 4; k++) {
-            const uint8_t *q = p + 2 * k * stride;
-            if (2 * k + 1 < n) {
-                v[k] = dot_pair(load_pair(q, stride), split + g * 32 + k * 64);
-            } else if (2 * k < n) { /* codes of the second group of x are zero */
-                v[k] = dot_pair(_mm256_zextsi128_si256(load_128(q)), split + g * 32 + k * 64);
-            } else {
-                v[k] = _mm256_setzero_si256();
-            }
-        }
-        acc = add_groups(acc, v, scales(form, s, g, n), xs + g, offset + 2 * g);
-    }
-    return acc;
-}
-
-/* Scaled sums of groups g and g + 1 of rows r to r + 3 (csn_add_last_two); g is even. */
-CSN_INLINE __m256 last_terms(enum form form, const struct q4 *m, uint64_t r, uint64_t g,
-                             const int8_t *split, const float *xs, const int16_t *offset) {
-    const uint64_t stride = form == Q4_TILED ? 18 : 16;
-    const uint64_t s_stride = form == Q4_TILED ? 18 : 2;
-    __m256i v[4];
-    int32_t f16[4];
+CSN_INLINE void step_of(enum form form, const struct few_rows *rows, struct few_at at,
+                        const csn_x8 *x, uint64_t t, int nc, uint64_t j, __m256 *f) {
+    const __m256i mask = _mm256_set1_epi8(15);
+    __m256i v[FEW_BATCH][FEW_ROWS];
     CSN_UNROLL
-    for (uint64_t k = 0; k < 4; k++) {
-        uint64_t flat = (r + k) * m->gpr + g;
-        const uint8_t *s = m->scale + flat * s_stride;
-        v[k] = dot_pair(load_pair(m->nib + flat * stride, stride), split + g * 32);
-        f16[k] = (int32_t)(csn_load16(s) | (uint32_t)csn_load16(s + s_stride) << 16);
+    for (int k = 0; k < FEW_ROWS; k++) {
+        __m256i n = load_two(form, rows->w[k] + at.w);
+        __m256i low = _mm256_and_si256(n, mask);
+        __m256i high = _mm256_and_si256(_mm256_srli_epi16(n, 4), mask);
+        CSN_UNROLL
+        for (int c = 0; c < nc; c++) {
+            const int8_t *q = x->split + (t + (uint64_t)c) * x->q_stride + 64 * j;
+            v[c][k] = _mm256_add_epi16(_mm256_maddubs_epi16(low, csn_load256(q)),
+                                       _mm256_maddubs_epi16(high, csn_load256(q + 32)));
+        }
     }
-    __m256 ws = _mm256_cvtph_ps(_mm_setr_epi32(f16[0], f16[1], f16[2], f16[3]));
-    int64_t both;
-    memcpy(&both, offset + 2 * g, sizeof(both));
-    __m256i off = _mm256_madd_epi16(_mm256_set1_epi64x(both), _mm256_set1_epi16(1));
-    __m256i s = _mm256_add_epi32(sums_of_pairs(v), off);
-    return _mm256_mul_ps(_mm256_mul_ps(ws, csn_two_scales(xs + g)), _mm256_cvtepi32_ps(s));
+    __m256 ws = scales_of(form, rows, at);
+    CSN_UNROLL
+    for (int c = 0; c < nc; c++) {
+        uint64_t g = (t + (uint64_t)c) * x->g_stride + 2 * j;
+        __m256i offset = _mm256_castps_si256(few_two(x->offset + 2 * g));
+        __m256i s =
+            _mm256_add_epi32(sums_of_halves(v[c]), _mm256_madd_epi16(offset, _mm256_set1_epi16(1)));
+        f[c] = _mm256_mul_ps(_mm256_mul_ps(ws, few_two(x->scale + g)), _mm256_cvtepi32_ps(s));
+    }
 }
+
+/* An odd number of groups: the last of each row, and zeros for its neighbour. */
+CSN_INLINE void edge_of(enum form form, const struct few_rows *rows, struct few_at at,
+                        uint8_t *copy, struct few_rows *ret) {
+    for (int k = 0; k < FEW_ROWS; k++) {
+        uint8_t *to = copy + k * FEW_EDGE + EDGE_AT;
+        const uint8_t *w = rows->w[k] + at.w;
+        const uint8_t *scale = rows->scale[k] + at.scale;
+        if (form == Q4_TILED) {
+            memcpy(to - 2, w - 2, 18);
+            ret->w[k] = to;
+        } else {
+            ret->w[k] = memcpy(to, w, 16);
+            ret->scale[k] = form == Q4TP ? scale : memcpy(to + 48, scale, 2);
+        }
+    }
+}
+
+/* The functions of few_kind for one form. */
+#define KIND(form, name)                                                                           \
+    CSN_INLINE void name##_step(const struct few_rows *rows, struct few_at at, const csn_x8 *x,    \
+                                uint64_t t, int nc, uint64_t j, __m256 *f) {                       \
+        step_of(form, rows, at, x, t, nc, j, f);                                                   \
+    }                                                                                              \
+    CSN_INLINE void name##_edge(const void *ctx, const struct few_rows *rows, struct few_at at,    \
+                                uint8_t *copy, struct few_rows *ret) {                             \
+        (void)ctx;                                                                                 \
+        edge_of(form, rows, at, copy, ret);                                                        \
+    }
+
+KIND(Q4_BLOCK, q4_block)
+KIND(Q4_TILED, q4_tiled)
+KIND(Q4TP, q4tp)
 
 /* ---- many vectors ---- */
 
@@ -249,7 +257,7 @@ static void pack_q4(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint6
             first[i] = row[i] * m->gpr + g0;
         }
         if (m->params != NULL) {
-            eight_ladders(m, row[0], r1, rung);
+            eight_ladders(m, row, rung);
         }
         for (uint64_t g = 0; g < ng; g++) {
             pack_nibbles(m, first, g, p->plane[g], o);
@@ -263,80 +271,81 @@ static void pack_q4(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint6
     }
 }
 
-CSN_INLINE struct row_scales scales_of_row(enum form form, const struct q4 *m, uint64_t r,
-                                           const float *rung) {
-    struct row_scales s = {.p = m->scale + r * m->gpr * m->s_stride};
-    if (form == Q4TP) {
-        s.p = m->codes + r * m->code_bytes;
-        CSN_UNROLL
-        for (int k = 0; k < 4; k++) {
-            s.rung[k] = _mm256_load_ps(rung + 8 * k);
-        }
-    }
-    return s;
-}
-
-CSN_INLINE void matmul(enum form form, const struct q4 *m, const csn_x8 *x, uint64_t n, float *y,
-                       uint64_t y_stride, uint64_t r0, uint64_t r1) {
-    if (n >= FEW) {
-        gemm_i8(pack_q4, m, false, NULL, x, n, y, y_stride, r0, r1);
-        return;
-    }
-    _Alignas(32) float rung[8][CSN_Q4TP_RUNGS];
-    for (uint64_t b = r0; b < r1; b += 8) {
-        uint64_t b1 = r1 - b < 8 ? r1 : b + 8;
-        if (form == Q4TP) {
-            eight_ladders(m, b, b1, rung);
-        }
-        for (uint64_t t = 0; t < n; t++) {
-            const int8_t *split = x->split + t * x->q_stride;
-            const float *xs = x->scale + t * x->g_stride;
-            const int16_t *offset = x->offset + t * x->g_stride * 2;
-            bool last_two = form != Q4TP && m->gpr % 8 == 2 && b1 - b == 8;
-            __m256 lanes[8];
-            for (uint64_t i = 0; i < 8; i++) {
-                uint64_t r = b + i < b1 ? b + i : b;
-                struct row_scales s = scales_of_row(form, m, r, rung[r - b]);
-                lanes[i] = row_lanes(form, m->nib + r * m->gpr * m->stride, &s,
-                                     last_two ? m->gpr - 2 : m->gpr, split, xs, offset);
-            }
-            csn_lanes_of_rows(lanes);
-            if (last_two) {
-                uint64_t g = m->gpr - 2;
-                csn_add_last_two(lanes, last_terms(form, m, b, g, split, xs, offset),
-                                 last_terms(form, m, b + 4, g, split, xs, offset));
-            }
-            csn_store_rows(y + t * y_stride + b, csn_tree_of_lanes(lanes), b1 - b);
-        }
-    }
-}
-
 void csn_matmul_i8_q4_block_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                                  uint64_t y_stride, uint64_t r0, uint64_t r1) {
     const struct q4 m = {.nib = w->data,
                          .scale = w->data + w->rows * x->n_groups * 16,
                          .stride = 16,
                          .s_stride = 2,
-                         .gpr = x->n_groups};
-    matmul(Q4_BLOCK, &m, x, n, y, y_stride, r0, r1);
+                         .gpr = x->n_groups,
+                         .rows = w->rows};
+    const struct few_kind kind = {.step = q4_block_step,
+                                  .edge = q4_block_edge,
+                                  .step_bytes = {32, 4},
+                                  .row_bytes = {16 * m.gpr, 2 * m.gpr},
+                                  .n_steps = m.gpr / 2,
+                                  .has_edge = m.gpr % 2 != 0};
+    if (n >= FEW) {
+        gemm_i8(pack_q4, &m, false, NULL, x, n, y, y_stride, r0, r1);
+    } else if (r1 - r0 < FEW_ROWS) {
+        csn_matmul_i8_q4_block_ref(w, x, n, y, y_stride, r0, r1);
+    } else {
+        few_i8(&kind, &m, &(struct few_rows){{m.nib}, {m.scale}}, x, n, y, y_stride, r0, r1);
+    }
 }
 
 void csn_matmul_i8_q4_tiled_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                                  uint64_t y_stride, uint64_t r0, uint64_t r1) {
-    const struct q4 m = {
-        .nib = w->data + 2, .scale = w->data, .stride = 18, .s_stride = 18, .gpr = x->n_groups};
-    matmul(Q4_TILED, &m, x, n, y, y_stride, r0, r1);
+    const struct q4 m = {.nib = w->data + 2,
+                         .scale = w->data,
+                         .stride = 18,
+                         .s_stride = 18,
+                         .gpr = x->n_groups,
+                         .rows = w->rows};
+    const struct few_kind kind = {.step = q4_tiled_step,
+                                  .edge = q4_tiled_edge,
+                                  .step_bytes = {36, 0},
+                                  .row_bytes = {18 * m.gpr, 0},
+                                  .n_steps = m.gpr / 2,
+                                  .has_edge = m.gpr % 2 != 0};
+    if (n >= FEW) {
+        gemm_i8(pack_q4, &m, false, NULL, x, n, y, y_stride, r0, r1);
+    } else if (r1 - r0 < FEW_ROWS) {
+        csn_matmul_i8_q4_tiled_ref(w, x, n, y, y_stride, r0, r1);
+    } else {
+        few_i8(&kind, &m, &(struct few_rows){{m.nib}, {m.scale}}, x, n, y, y_stride, r0, r1);
+    }
 }
 
 void csn_matmul_i8_q4tp_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                              uint64_t y_stride, uint64_t r0, uint64_t r1) {
     uint64_t gpr = x->n_groups;
-    const struct q4 m = {.nib = w->data,
-                         .scale = w->data, /* not used */
-                         .stride = 16,
-                         .gpr = gpr,
-                         .params = w->data + w->rows * gpr * 16,
-                         .codes = w->data + w->rows * (gpr * 16 + 4),
-                         .code_bytes = (5 * gpr + 7) / 8};
-    matmul(Q4TP, &m, x, n, y, y_stride, r0, r1);
+    struct q4 m = {.nib = w->data,
+                   .scale = w->data, /* not used */
+                   .stride = 16,
+                   .gpr = gpr,
+                   .rows = w->rows,
+                   .params = w->data + w->rows * gpr * 16,
+                   .codes = w->data + w->rows * (gpr * 16 + 4),
+                   .code_bytes = (5 * gpr + 7) / 8};
+    const struct few_kind kind = {.step = q4tp_step,
+                                  .edge = q4tp_edge,
+                                  .unpack = q4tp_unpack,
+                                  .step_bytes = {32, 8},
+                                  .row_bytes = {16 * gpr, 0},
+                                  .n_steps = gpr / 2,
+                                  .has_edge = gpr % 2 != 0};
+    if (n >= FEW) {
+        gemm_i8(pack_q4, &m, false, NULL, x, n, y, y_stride, r0, r1);
+    } else if (r1 - r0 < FEW_ROWS || gpr > MOST_GROUPS) {
+        csn_matmul_i8_q4tp_ref(w, x, n, y, y_stride, r0, r1);
+    } else {
+        _Alignas(32) float room[2 * FEW_ROWS * MOST_GROUPS];
+        m.room = room;
+        struct few_rows first = {{m.nib}, {NULL}};
+        for (uint64_t k = 0; k < FEW_ROWS; k++) {
+            first.scale[k] = (const uint8_t *)(room + k * padded_groups(gpr));
+        }
+        few_i8(&kind, &m, &first, x, n, y, y_stride, r0, r1);
+    }
 }

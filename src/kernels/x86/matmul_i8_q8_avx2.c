@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* int8 mode, q8_row and q8_2f (ref/matmul_i8_q8_ref.c says what they mean), AVX2.
  *
- * One vector: |w| times x with the sign of w is exact in vpmaddubsw (2 * 128 * 127 = 32512), then
- * eight groups of one row fill the eight lanes, so a row is read straight through.
+ * Few vectors: |w| times x with the sign of w is exact in vpmaddubsw (2 * 128 * 127 = 32512).
  */
+#include "kernels/x86/few_i8_avx2.h"
 #include "kernels/x86/gemm_i8_avx2.h"
-
-enum {
-    FEW = 4,     /* below this many vectors packing costs more than it gives */
-    AHEAD = 4096 /* bytes of prefetch: the hardware one stops at the end of a page */
-};
 
 struct q8 {
     const int8_t *codes; /* [rows][cols] */
@@ -33,58 +28,35 @@ CSN_INLINE __m256i load_group(const int8_t *w, uint64_t m) {
     return _mm256_load_si256((const void *)part);
 }
 
-/* Adds the scaled sums of up to eight groups. */
-CSN_INLINE __m256 add_groups(__m256 acc, const __m256i v[8], const float *xs) {
-    return _mm256_add_ps(acc, _mm256_mul_ps(_mm256_loadu_ps(xs), _mm256_cvtepi32_ps(csn_sums8(v))));
-}
+/* ---- few vectors ---- */
 
-/* The eight lanes of one row. */
-CSN_INLINE __m256 row_lanes(const struct q8 *m, const int8_t *w, const int8_t *x, const float *xs) {
-    __m256 acc = _mm256_setzero_ps();
-    __m256i v[8];
-    uint64_t whole = m->last == 32 ? m->n_groups : m->n_groups - 1;
-    uint64_t g = 0;
-    for (; g + 8 <= whole; g += 8) {
-        CSN_UNROLL
-        for (int k = 0; k < 8; k++) {
-            v[k] = dot(csn_load256(w + (g + (uint64_t)k) * 32),
-                       csn_load256(x + (g + (uint64_t)k) * 32));
-        }
-        CSN_UNROLL
-        for (uintptr_t k = 0; k < 4; k++) {
-            csn_prefetch(w + g * 32, AHEAD + 64 * k);
-        }
-        acc = add_groups(acc, v, xs + g);
-    }
-    if (g < m->n_groups) {
-        uint64_t rest = whole - g;
-        __m256i part = _mm256_setzero_si256(); /* the last group, when it is short */
-        if (whole < m->n_groups) {
-            part = dot(load_group(w + whole * 32, m->last), csn_load256(x + whole * 32));
-        }
-        CSN_UNROLL
-        for (uint64_t k = 0; k < 8; k++) {
-            v[k] = k < rest    ? dot(csn_load256(w + (g + k) * 32), csn_load256(x + (g + k) * 32))
-                   : k == rest ? part
-                               : _mm256_setzero_si256();
-        }
-        acc = add_groups(acc, v, xs + g);
-    }
-    return acc;
-}
-
-/* Scaled sums of groups g and g + 1 of rows r to r + 3 (csn_add_last_two). */
-CSN_INLINE __m256 last_terms(const struct q8 *m, uint64_t r, uint64_t g, const int8_t *x,
-                             const float *xs) {
-    __m256i v[8];
+CSN_INLINE void q8_step(const struct few_rows *rows, struct few_at at, const csn_x8 *x, uint64_t t,
+                        int nc, uint64_t j, __m256 *f) {
     CSN_UNROLL
-    for (uint64_t k = 0; k < 4; k++) {
-        const int8_t *w = m->codes + (r + k) * m->cols + g * 32;
-        v[2 * k] = dot(csn_load256(w), csn_load256(x + g * 32));
-        v[2 * k + 1] = dot(csn_load256(w + 32), csn_load256(x + g * 32 + 32));
+    for (int c = 0; c < nc; c++) {
+        const int8_t *q = x->q + (t + (uint64_t)c) * x->q_stride + 64 * j;
+        __m256i x0 = csn_load256(q);
+        __m256i x1 = csn_load256(q + 32);
+        __m256i v[8];
+        CSN_UNROLL
+        for (int k = 0; k < FEW_ROWS; k++) {
+            v[k] = dot(csn_load256(rows->w[k] + at.w), x0);
+            v[k + 4] = dot(csn_load256(rows->w[k] + at.w + 32), x1);
+        }
+        __m256 xs = few_two(x->scale + (t + (uint64_t)c) * x->g_stride + 2 * j);
+        f[c] = _mm256_mul_ps(xs, _mm256_cvtepi32_ps(csn_sums8(v)));
     }
-    return _mm256_mul_ps(csn_two_scales(xs + g), _mm256_cvtepi32_ps(csn_sums8(v)));
 }
+
+CSN_INLINE void q8_edge(const void *ctx, const struct few_rows *rows, struct few_at at,
+                        uint8_t *copy, struct few_rows *ret) {
+    const struct q8 *m = ctx;
+    for (int k = 0; k < FEW_ROWS; k++) {
+        ret->w[k] = memcpy(copy + k * FEW_EDGE, rows->w[k] + at.w, m->cols % 64);
+    }
+}
+
+/* ---- many vectors ---- */
 
 static void pack_q8(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
                     struct gemm_panel *p) {
@@ -123,31 +95,19 @@ void csn_matmul_i8_q8_row_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n,
         gemm_i8(pack_q8, &m, true, scales, x, n, y, y_stride, r0, r1);
         return;
     }
-    for (uint64_t b = r0; b < r1; b += 8) {
-        uint64_t n_rows = r1 - b < 8 ? r1 - b : 8;
-        uint8_t f16[16] = {0};
-        memcpy(f16, scales + 2 * b, 2 * n_rows);
-        __m256 row_scale = _mm256_cvtph_ps(_mm_loadu_si128((const void *)f16));
-        for (uint64_t t = 0; t < n; t++) {
-            const int8_t *q = x->q + t * x->q_stride;
-            const float *xs = x->scale + t * x->g_stride;
-            bool last_two = m.n_groups % 8 == 2 && m.last == 32 && n_rows == 8;
-            struct q8 part = m;
-            part.n_groups -= last_two ? 2 : 0;
-            __m256 lanes[8];
-            for (uint64_t i = 0; i < 8; i++) {
-                lanes[i] = row_lanes(&part, m.codes + (b + (i < n_rows ? i : 0)) * m.cols, q, xs);
-            }
-            csn_lanes_of_rows(lanes);
-            if (last_two) {
-                uint64_t g = m.n_groups - 2;
-                csn_add_last_two(lanes, last_terms(&m, b, g, q, xs),
-                                 last_terms(&m, b + 4, g, q, xs));
-            }
-            csn_store_rows(y + t * y_stride + b, _mm256_mul_ps(row_scale, csn_tree_of_lanes(lanes)),
-                           n_rows);
-        }
+    if (r1 - r0 < FEW_ROWS) {
+        csn_matmul_i8_q8_row_ref(w, x, n, y, y_stride, r0, r1);
+        return;
     }
+    const struct few_kind kind = {.step = q8_step,
+                                  .edge = q8_edge,
+                                  .step_bytes = {.w = 64},
+                                  .row_bytes = {.w = w->cols},
+                                  .n_steps = w->cols / 64,
+                                  .has_edge = w->cols % 64 != 0,
+                                  .row_scale = scales};
+    few_i8(&kind, &m, &(struct few_rows){.w = {w->data}, .scale = {w->data}}, x, n, y, y_stride, r0,
+           r1);
 }
 
 void csn_matmul_i8_q8_2f_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,

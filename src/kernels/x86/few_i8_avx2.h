@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* int8 product with one to three vectors for AVX2, included by a kernel file that says how two
+ * groups of four rows meet them.
+ *
+ * A step is two neighbouring groups (g even) of four rows: eight sums in one vector, group g of the
+ * four rows in its low half, group g + 1 in its high half. Step j adds to accumulator j mod 4,
+ * which so holds lanes 2(j mod 4) and 2(j mod 4) + 1 of kernels.h for each row, and the halving
+ * tree is three additions of vectors and one of halves.
+ *
+ * Rows are read from memory, once, and the four rows lie far apart: four streams read a third
+ * faster than one (file mapping, two threads: 27 against 20 GB/s). They must be even: each load of
+ * the loop goes through its stream in equal strides, else the hardware does not look ahead. It does
+ * so better than a prefetch by software. Streams shorter than some 20 KB lose the gain.
+ */
+#ifndef CSN_KERNELS_X86_FEW_I8_AVX2_H
+#define CSN_KERNELS_X86_FEW_I8_AVX2_H
+
+#include "kernels/x86/i8_avx2.h"
+
+enum {
+    FEW = 4, /* from this many vectors on packing (gemm_i8_avx2.h) is faster */
+    FEW_ROWS = 4,
+    FEW_BATCH = 2, /* vectors that share one reading of the rows */
+    FEW_EDGE = 96  /* bytes for the copy of a row's last step */
+};
+
+struct few_rows { /* the first row of each stream; all are read at the same distance from these */
+    const uint8_t *w[FEW_ROWS];
+    const uint8_t *scale[FEW_ROWS]; /* of their groups */
+};
+
+struct few_at { /* bytes from few_rows on */
+    uint64_t w, scale;
+};
+
+struct few_kind {
+    /* f[c] = the scaled sums of step j, which is at `at`, with vector t + c, c < nc. */
+    void (*step)(const struct few_rows *rows, struct few_at at, const csn_x8 *x, uint64_t t, int nc,
+                 uint64_t j, __m256 *f);
+    /* Copies the last step, which is not whole, with zeros behind it; *ret: where to. */
+    void (*edge)(const void *ctx, const struct few_rows *rows, struct few_at at, uint8_t *copy,
+                 struct few_rows *ret);
+    /* Or NULL: unpacks the scales of quad i, rows r[0..3], to where first->scale of few_i8 points
+     * for each of the four; returns how far behind. If i is even, quad i + 1 is r[0..3] + 1. */
+    uint64_t (*unpack)(const void *ctx, const uint64_t r[FEW_ROWS], uint64_t i);
+    struct few_at step_bytes, row_bytes;
+    uint64_t n_steps; /* whole ones of a row */
+    bool has_edge;
+    const uint8_t *row_scale; /* f16 of every row, or NULL */
+};
+
+/* A whole vector from two f32, or two pairs of i16: the first in the low half. */
+CSN_INLINE __m256 few_two(const void *p) {
+    double two;
+    memcpy(&two, p, sizeof(two));
+    return _mm256_permutevar_ps(_mm256_castpd_ps(_mm256_set1_pd(two)),
+                                _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
+}
+
+/* Adds step j to accumulator number k and moves on. */
+CSN_INLINE void few_add(const struct few_kind *kind, const struct few_rows *rows, struct few_at *at,
+                        const csn_x8 *x, uint64_t t, int nc, uint64_t j, int k,
+                        __m256 acc[4][FEW_BATCH]) {
+    __m256 f[FEW_BATCH];
+    kind->step(rows, *at, x, t, nc, j, f);
+    at->w += kind->step_bytes.w;
+    at->scale += kind->step_bytes.scale;
+    CSN_UNROLL
+    for (int c = 0; c < nc; c++) {
+        acc[k][c] = _mm256_add_ps(acc[k][c], f[c]);
+    }
+}
+
+/* Four rows at `at`, number r[0..3], and the vectors t to t + nc - 1. */
+CSN_INLINE void few_products(const struct few_kind *kind, const struct few_rows *rows,
+                             struct few_at at, const struct few_rows *edge,
+                             const uint64_t r[FEW_ROWS], const csn_x8 *x, uint64_t t, int nc,
+                             float *y, uint64_t y_stride) {
+    __m256 acc[4][FEW_BATCH];
+    CSN_UNROLL
+    for (int k = 0; k < 4; k++) {
+        CSN_UNROLL
+        for (int c = 0; c < nc; c++) {
+            acc[k][c] = _mm256_setzero_ps();
+        }
+    }
+    const uint64_t n = kind->n_steps;
+    uint64_t j = 0;
+    for (; j + 4 <= n; j += 4) {
+        CSN_UNROLL
+        for (int k = 0; k < 4; k++) {
+            few_add(kind, rows, &at, x, t, nc, j + (uint64_t)k, k, acc);
+        }
+    }
+    CSN_UNROLL
+    for (int k = 0; k < 3; k++) {
+        if (j + (uint64_t)k < n) {
+            few_add(kind, rows, &at, x, t, nc, j + (uint64_t)k, k, acc);
+        }
+    }
+    if (kind->has_edge) {
+        struct few_at begin = {0, 0};
+        switch (n % 4) {
+        case 0: few_add(kind, edge, &begin, x, t, nc, n, 0, acc); break;
+        case 1: few_add(kind, edge, &begin, x, t, nc, n, 1, acc); break;
+        case 2: few_add(kind, edge, &begin, x, t, nc, n, 2, acc); break;
+        default: few_add(kind, edge, &begin, x, t, nc, n, 3, acc); break;
+        }
+    }
+    CSN_UNROLL
+    for (int c = 0; c < nc; c++) {
+        __m256 s =
+            _mm256_add_ps(_mm256_add_ps(acc[0][c], acc[2][c]), _mm256_add_ps(acc[1][c], acc[3][c]));
+        float sum[4];
+        _mm_storeu_ps(sum, _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1)));
+        CSN_UNROLL
+        for (int k = 0; k < FEW_ROWS; k++) {
+            y[(t + (uint64_t)c) * y_stride + r[k]] =
+                kind->row_scale == NULL ? sum[k] : csn_scale16(kind->row_scale + 2 * r[k]) * sum[k];
+        }
+    }
+}
+
+/* All n vectors; the weights come from memory for the first two. */
+CSN_INLINE void few_quad(const struct few_kind *kind, const void *ctx, const struct few_rows *rows,
+                         struct few_at at, const uint64_t r[FEW_ROWS], const csn_x8 *x, uint64_t n,
+                         float *y, uint64_t y_stride) {
+    struct few_rows edge;
+    _Alignas(32) uint8_t copy[FEW_ROWS][FEW_EDGE];
+    if (kind->has_edge) {
+        const struct few_at last = {at.w + kind->n_steps * kind->step_bytes.w,
+                                    at.scale + kind->n_steps * kind->step_bytes.scale};
+        memset(copy, 0, sizeof(copy));
+        kind->edge(ctx, rows, last, copy[0], &edge);
+    }
+    uint64_t t = 0;
+    for (; t + 2 <= n; t += 2) {
+        few_products(kind, rows, at, &edge, r, x, t, 2, y, y_stride);
+    }
+    if (t < n) {
+        few_products(kind, rows, at, &edge, r, x, t, 1, y, y_stride);
+    }
+}
+
+/* y for rows [r0, r1), at least four, and n vectors. */
+CSN_INLINE void few_i8(const struct few_kind *kind, const void *ctx, const struct few_rows *first,
+                       const csn_x8 *x, uint64_t n, float *y, uint64_t y_stride, uint64_t r0,
+                       uint64_t r1) {
+    const uint64_t apart = (r1 - r0) / FEW_ROWS;
+    const bool has_rest = apart * FEW_ROWS != r1 - r0; /* the last four, some of them again */
+    struct few_rows rows;
+    struct few_rows rest;
+    for (uint64_t k = 0; k < FEW_ROWS; k++) {
+        uint64_t a = r0 + k * apart;
+        uint64_t b = r1 - FEW_ROWS + k;
+        rows.w[k] = first->w[0] + a * kind->row_bytes.w;
+        rows.scale[k] = first->scale[0] + a * kind->row_bytes.scale;
+        rest.w[k] = first->w[0] + b * kind->row_bytes.w;
+        rest.scale[k] = first->scale[0] + b * kind->row_bytes.scale;
+        if (kind->unpack != NULL) {
+            rows.scale[k] = first->scale[k];
+            rest.scale[k] = first->scale[k];
+        }
+    }
+    for (uint64_t i = 0; i < apart; i++) {
+        const uint64_t a = r0 + i;
+        const uint64_t r[FEW_ROWS] = {a, a + apart, a + 2 * apart, a + 3 * apart};
+        const struct few_at at = {i * kind->row_bytes.w, kind->unpack != NULL
+                                                             ? kind->unpack(ctx, r, i)
+                                                             : i * kind->row_bytes.scale};
+        few_quad(kind, ctx, &rows, at, r, x, n, y, y_stride);
+    }
+    if (has_rest) {
+        const uint64_t r[FEW_ROWS] = {r1 - 4, r1 - 3, r1 - 2, r1 - 1};
+        const struct few_at at = {0, kind->unpack != NULL ? kind->unpack(ctx, r, 0) : 0};
+        few_quad(kind, ctx, &rest, at, r, x, n, y, y_stride);
+    }
+}
+
+#endif
