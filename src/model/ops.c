@@ -2,7 +2,8 @@
 #include "model/ops.h"
 
 enum {
-    FINE_ROWS = 32,   /* rows that stay in cache between the two parts of a fine product */
+    FINE_ROWS = 2048, /* rows whose two parts stay in cache until they are added; a kernel wants
+                         long pieces (few_i8_avx2.h) */
     ROW_GRAIN = 16,   /* rows that one thread owns: a cache line of f32 results */
     VECTOR_GRAIN = 16 /* vectors of one share of csn_ops_each: a tile of keys */
 };
@@ -172,28 +173,44 @@ void csn_ops_linear(csn_ops *ops, const csn_linear *items, unsigned n_items, con
 
 struct fine {
     struct linear l;
-    float *low;
+    csn_x8 x8;    /* [2n]: the vectors, then what they left over */
+    float *parts; /* [2n][y_stride] */
 };
 
-/* x8[1] = x - x8[0], of the vectors [t0, t1). */
-static void remainder_span(void *ctx, uint64_t t0, uint64_t t1) {
+/* The second half of the vectors. */
+static csn_x8 lower(const struct fine *f) {
+    csn_x8 x = f->x8;
+    x.q += f->l.n * x.q_stride;
+    x.split += f->l.n * x.q_stride;
+    x.scale += f->l.n * x.g_stride;
+    x.offset += f->l.n * x.g_stride * 2;
+    return x;
+}
+
+/* Vectors [t0, t1) of both halves. */
+static void fine_span(void *ctx, uint64_t t0, uint64_t t1) {
     const struct fine *f = ctx;
-    const csn_ops *ops = f->l.ops;
-    const csn_weight *w = f->l.items[0].w;
-    const csn_x8 *high = &f->l.x8[0];
+    const struct linear *l = &f->l;
+    const csn_weight *w = l->items[0].w;
+    const csn_x8 low = lower(f);
     uint64_t cols = w->m.cols;
+    float *rest = l->ops->scaled;
+    if (w->scale_x != NULL) {
+        w->scale_x(&w->m, l->x + t0 * l->x_stride, l->x_stride, t1 - t0, rest + t0 * cols);
+    }
     for (uint64_t t = t0; t < t1; t++) {
-        float *rest = ops->scaled + t * cols;
-        if (w->scale_x == NULL) { /* else it holds the scaled input already */
-            memcpy(rest, f->l.x + t * f->l.x_stride, cols * sizeof(float));
+        float *r = rest + t * cols;
+        if (w->scale_x == NULL) {
+            memcpy(r, l->x + t * l->x_stride, cols * sizeof(float));
         }
-        const int8_t *q = high->q + t * high->q_stride;
-        const float *scale = high->scale + t * high->g_stride;
+        l->ops->quantise(rest, cols, &f->x8, t, t + 1);
+        const int8_t *q = f->x8.q + t * f->x8.q_stride;
+        const float *scale = f->x8.scale + t * f->x8.g_stride;
         for (uint64_t i = 0; i < cols; i++) {
-            rest[i] -= scale[i / 32] * (float)q[i];
+            r[i] -= scale[i / 32] * (float)q[i];
         }
     }
-    ops->quantise(ops->scaled, cols, &f->l.x8[1], t0, t1);
+    l->ops->quantise(rest, cols, &low, t0, t1);
 }
 
 static void run_fine(void *ctx, unsigned i_thread, unsigned n_threads) {
@@ -201,18 +218,19 @@ static void run_fine(void *ctx, unsigned i_thread, unsigned n_threads) {
     const struct linear *l = &f->l;
     const csn_linear *item = &l->items[0];
     const csn_weight *w = item->w;
+    const uint64_t stride = item->y_stride;
     uint64_t r0;
     uint64_t r1;
     csn_share(w->rows, ROW_GRAIN, i_thread, n_threads, &r0, &r1);
     for (uint64_t b = r0; b < r1; b += FINE_ROWS) {
-        uint64_t b1 = r1 - b < FINE_ROWS ? r1 : b + FINE_ROWS;
-        w->i8(&w->m, &l->x8[0], l->n, item->y, item->y_stride, b, b1);
-        w->i8(&w->m, &l->x8[1], l->n, f->low, item->y_stride, b, b1);
+        uint64_t n_rows = r1 - b < FINE_ROWS ? r1 - b : FINE_ROWS;
+        w->i8(&w->m, &f->x8, 2 * l->n, f->parts, stride, b, b + n_rows);
         for (uint64_t t = 0; t < l->n; t++) {
-            float *y = item->y + t * item->y_stride + b;
-            l->ops->vec->add(y, f->low + t * item->y_stride + b, b1 - b);
+            float *y = item->y + t * stride + b;
+            memcpy(y, f->parts + t * stride + b, n_rows * sizeof(float));
+            l->ops->vec->add(y, f->parts + (l->n + t) * stride + b, n_rows);
             if (w->bias != NULL) {
-                l->ops->vec->add(y, w->bias + b, b1 - b);
+                l->ops->vec->add(y, w->bias + b, n_rows);
             }
         }
     }
@@ -222,7 +240,7 @@ static void run_fine(void *ctx, unsigned i_thread, unsigned n_threads) {
 }
 
 void csn_ops_linear_fine(csn_ops *ops, const csn_linear *item, const float *x, uint64_t x_stride,
-                         uint64_t n, float *low, csn_after_fn after, void *ctx) {
+                         uint64_t n, float *parts, csn_after_fn after, void *ctx) {
     const csn_weight *w = item->w;
     if (ops->compute != CSN_COMPUTE_INT8 || w->i8 == NULL) {
         csn_ops_linear(ops, item, 1, x, x_stride, n, after, ctx);
@@ -236,9 +254,8 @@ void csn_ops_linear_fine(csn_ops *ops, const csn_linear *item, const float *x, u
                            .n = n,
                            .after = after,
                            .ctx = ctx},
-                     .low = low};
-    prepare(&f.l);
-    f.l.x8[1] = csn_x8_make(ops->x8[1], n, w->m.cols);
-    csn_ops_each(ops, n, remainder_span, &f);
+                     .x8 = csn_x8_make(ops->x8[0], 2 * n, w->m.cols),
+                     .parts = parts};
+    csn_ops_each(ops, n, fine_span, &f);
     csn_pool_run(ops->pool, run_fine, &f);
 }

@@ -16,7 +16,8 @@ typedef struct csn_ops {
     csn_compute compute;
     const csn_vec *vec;
     csn_quantise_x8_fn quantise;
-    void *x8[CSN_MAX_LINEAR]; /* csn_x8_nbytes(max_n, max_cols) each; NULL in f32 mode */
+    void *x8[CSN_MAX_LINEAR]; /* csn_x8_nbytes(max_n, max_cols) each; the first also for twice as
+                               * many vectors as a fine product has; NULL in f32 mode */
     float *scaled;            /* [max_n][max_cols]: inputs times column factors, remainders */
 } csn_ops;
 
@@ -36,10 +37,10 @@ void csn_ops_linear(csn_ops *ops, const csn_linear *items, unsigned n_items, con
 
 /* One product whose input keeps about 15 bits in int8 mode: a second int8 vector holds what the
  * first left over, and the two results are added. For the head: its rounding alone is a third of
- * the divergence of int8 mode (SmolLM2-135M q8_row, caisson ppl --kl). Weights are read once, the
- * low part of a few rows while they are in cache. `low` is [n][y_stride] of scratch. */
+ * the divergence of int8 mode (SmolLM2-135M q8_row, caisson ppl --kl). Weights are read once.
+ * `parts` is [2n][y_stride] of scratch. */
 void csn_ops_linear_fine(csn_ops *ops, const csn_linear *item, const float *x, uint64_t x_stride,
-                         uint64_t n, float *low, csn_after_fn after, void *ctx);
+                         uint64_t n, float *parts, csn_after_fn after, void *ctx);
 
 /* fn over shares [t0, t1) of n vectors; on the caller alone when n is small. */
 typedef void (*csn_span_fn)(void *ctx, uint64_t t0, uint64_t t1);
