@@ -88,6 +88,12 @@ const cli_option cli_model_options[] = {
      .choices = kv_choice,
      .help = "How values are kept",
      .by_default = "f16"},
+    {.name = "skill",
+     .kind = CLI_TEXT,
+     .value = "ID",
+     .help = "Run with this skill of the file in place of the backbone's tensors (caisson info "
+             "lists them)",
+     .by_default = "none"},
     {.name = "task",
      .kind = CLI_TEXT,
      .value = "NAME",

@@ -248,6 +248,7 @@ caisson_session_options cli_session_options(const cli_args *args, caisson_comput
                                             uint32_t n_ctx) {
     const char *mode = cli_text(args, "compute", NULL);
     const char *task = cli_text(args, "task", NULL);
+    const char *skill = cli_text(args, "skill", NULL);
     if (mode != NULL) {
         compute = strcmp(mode, "f32") == 0 ? CAISSON_COMPUTE_F32 : CAISSON_COMPUTE_INT8;
     }
@@ -260,6 +261,7 @@ caisson_session_options cli_session_options(const cli_args *args, caisson_comput
         .type_k = kv_type(cli_text(args, "cache-type-k", "f16")),
         .type_v = kv_type(cli_text(args, "cache-type-v", "f16")),
         .task = task != NULL && strcmp(task, "none") == 0 ? "" : task,
+        .skill = skill != NULL && strcmp(skill, "none") == 0 ? NULL : skill,
     };
 }
 

@@ -53,7 +53,8 @@ CAISSON_API caisson_status caisson_file_decode(caisson_file *file, uint32_t i, u
 
 /* Everything but the tensor list as one JSON object: "container" (format, version, bytes,
  * sections), "features", "quant_type", "arch", "tensors" (totals, by dtype), "tokenizer", "chat",
- * "masks" ("default_task", "masks": what each switches on, by layer), "provenance", "runs" (and
+ * "masks" ("default_task", "masks": what each switches on, by layer), "skills",
+ * "provenance", "runs" (and
  * "why_not"), "weight_bytes_per_token", "layers" (which blocks each layer uses and why). Keys may
  * be added, never renamed. */
 CAISSON_API caisson_status caisson_file_describe(caisson_file *file, caisson_text *ret,

@@ -88,6 +88,9 @@ typedef struct caisson_session_options {
      * there is a mask of that name; "" = none. What a mask switches off is neither read nor
      * computed. */
     const char *task;
+    /* Id of the skill (CMF 9) whose tensors stand in for the backbone's, one by one, nothing is
+     * copied; NULL or "" = none. Its input_mask_task is active unless `task` is given. */
+    const char *skill;
 } caisson_session_options;
 
 /* Errors: CAISSON_E_ARG, _NOMEM, _UNSUPPORTED (text_only model), _MISSING (no mask `task`: want

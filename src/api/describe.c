@@ -179,6 +179,7 @@ caisson_status caisson_file_describe(caisson_file *f, caisson_text *ret, caisson
     put_tensors(&w, f->cmf);
     put_chat(&w, f->cmf);
     csn_api_put_masks(&w, f->cmf);
+    csn_api_put_skills(&w, f->cmf);
     key(&w, "provenance");
     const csn_jval *provenance = csn_jval_get(f->cmf->header, "provenance");
     if (provenance != NULL) {

@@ -11,7 +11,8 @@ struct caisson_file {
     csn_model *model; /* made when the layers are asked for and the file can run */
 };
 
-/* The member "masks" of an open object. */
+/* The members "masks" and "skills" of an open object (describe_tasks.c). */
 void csn_api_put_masks(csn_jw *w, const csn_cmf *c);
+void csn_api_put_skills(csn_jw *w, const csn_cmf *c);
 
 #endif

@@ -33,6 +33,7 @@ caisson_status caisson_session_new(caisson_model *model, const caisson_session_o
         .type_k = kv[o.type_k],
         .type_v = kv[o.type_v],
         .task = o.task,
+        .skill = o.skill,
     };
     caisson_session *s;
     CSN_TRY(CSN_NEW(1, &s, err));

@@ -14,7 +14,9 @@ enum {
 
 struct csn_session {
     csn_model *model;
-    const csn_plan *plan;
+    const csn_plan *plan; /* the model's, or own_plan of a skill */
+    csn_plan own_plan;
+    csn_arena arena; /* its arrays */
     csn_pool *pool;
     csn_kv kv;
     csn_forward forward;
@@ -41,13 +43,24 @@ static uint64_t threads_or_all(unsigned n) {
     return n != 0 ? n : csn_n_cpus();
 }
 
-caisson_status csn_session_mask(const csn_model *model, const char *task, const csn_cmf_mask **ret,
-                                caisson_error *err) {
-    const csn_cmf_masks *masks = &csn_store_cmf(csn_model_store(model))->masks;
+/* The mask that `task` and the skill ask for; NULL = none. */
+static caisson_status find_mask(const csn_session *s, const char *task, const csn_cmf_skill *skill,
+                                const csn_cmf_mask **ret, caisson_error *err) {
+    const csn_cmf_masks *masks = &csn_store_cmf(csn_model_store(s->model))->masks;
     *ret = NULL;
     if (task != NULL) {
         return task[0] == '\0' ? CAISSON_OK
                                : csn_cmf_find_mask(masks, csn_str_from(task), ret, err);
+    }
+    if (skill != NULL && skill->input_mask_task.len > 0) {
+        caisson_status status = csn_cmf_find_mask(masks, skill->input_mask_task, ret, err);
+        if (status == CAISSON_E_MISSING) {
+            return CSN_FAIL(err, CAISSON_E_MISSING, .section = "header", .tensor = skill->id,
+                            .what = "the skill's input_mask_task is no mask of the file (task "
+                                    "\"none\" runs without)",
+                            .got = skill->input_mask_task);
+        }
+        return status;
     }
     for (uint32_t i = 0; i < masks->n; i++) {
         if (csn_str_eq(masks->masks[i].name, masks->default_task)) {
@@ -57,8 +70,18 @@ caisson_status csn_session_mask(const csn_model *model, const char *task, const 
     return CAISSON_OK;
 }
 
-static caisson_status use_mask(csn_session *s, const char *task, caisson_error *err) {
-    CSN_TRY(csn_session_mask(s->model, task, &s->mask, err));
+/* The plan and the mask of the options. */
+static caisson_status choose(csn_session *s, const csn_session_options *o, caisson_error *err) {
+    csn_store *store = csn_model_store(s->model);
+    const csn_cmf_skill *skill = NULL;
+    s->plan = csn_model_plan(s->model);
+    if (o->skill != NULL && o->skill[0] != '\0') {
+        csn_str id = csn_str_from(o->skill);
+        CSN_TRY(csn_cmf_find_skill(csn_store_cmf(store), id, &skill, err));
+        CSN_TRY(csn_plan_make(store, id, &s->arena, &s->own_plan, err));
+        s->plan = &s->own_plan;
+    }
+    CSN_TRY(find_mask(s, o->task, skill, &s->mask, err));
     return s->mask == NULL
                ? CAISSON_OK
                : csn_active_new(s->plan, csn_model_arch(s->model), s->mask, &s->active, err);
@@ -70,7 +93,6 @@ caisson_status csn_session_new(csn_model *model, const csn_session_options *opti
     csn_session *s;
     CSN_TRY(CSN_NEW(1, &s, err));
     s->model = model;
-    s->plan = csn_model_plan(model);
     uint32_t trained = a->max_position_embeddings;
     s->n_ctx = options->n_ctx != 0                     ? options->n_ctx
                : trained != 0 && trained < DEFAULT_CTX ? trained
@@ -83,7 +105,7 @@ caisson_status csn_session_new(csn_model *model, const csn_session_options *opti
                           CSN_VALUES(MAX_CTX, s->n_ctx));
     }
     if (status == CAISSON_OK) {
-        status = use_mask(s, options->task, err);
+        status = choose(s, options, err);
     }
     if (status == CAISSON_OK) {
         status = csn_pool_new((unsigned)threads_or_all(options->n_threads), &s->pool, err);
@@ -113,6 +135,7 @@ void csn_session_free(csn_session *s) {
     csn_pool_free(s->pool);
     csn_free_aligned(s->logits);
     csn_active_free(s->active);
+    csn_arena_done(&s->arena);
     csn_free(s);
 }
 

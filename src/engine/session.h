@@ -22,7 +22,8 @@ typedef struct csn_session_options {
     csn_compute compute;
     csn_kv_type type_k, type_v;
     const char *task; /* name of the mask (CMF 5); NULL = default_task if a mask has that name, else
-                         none; "" = none */
+                         none; "" = none. With a skill its input_mask_task goes first. */
+    const char *skill; /* id of the skill (CMF 9) whose tensors are used; NULL or "" = none */
 } csn_session_options;
 
 /* The mask that a session with this `task` uses; *ret NULL = none. CAISSON_E_MISSING lists names.

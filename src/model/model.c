@@ -10,7 +10,7 @@ struct csn_model {
 caisson_status csn_model_new(csn_store *store, csn_model **ret, caisson_error *err) {
     csn_model *m;
     CSN_TRY(CSN_NEW(1, &m, err));
-    caisson_status s = csn_plan_make(store, &m->arena, &m->plan, err);
+    caisson_status s = csn_plan_make(store, (csn_str){"", 0}, &m->arena, &m->plan, err);
     if (s != CAISSON_OK) {
         csn_arena_done(&m->arena);
         csn_free(m);

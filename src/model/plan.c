@@ -20,8 +20,28 @@ bool csn_plan_has(const struct csn_maker *m, csn_str name) {
     return csn_directory_find(m->dir, name) != NULL;
 }
 
+/* The skill's entry for a name, or NULL (facts 10.1). */
+static caisson_status find_in_skill(struct csn_maker *m, csn_str name, const csn_tensor **ret,
+                                    caisson_error *err) {
+    *ret = NULL;
+    if (m->skill.len == 0) {
+        return CAISSON_OK;
+    }
+    csn_buf b = CSN_BUF_INIT(1 << 18);
+    CSN_TRY(csn_buf_printf(&b, err, "skill.%.*s.%.*s", CSN_STR_ARGS(m->skill), CSN_STR_ARGS(name)));
+    *ret = csn_directory_find(m->dir, csn_buf_view(&b));
+    csn_buf_free(&b);
+    return CAISSON_OK;
+}
+
 static caisson_status get(struct csn_maker *m, csn_str name, csn_matrix *ret, caisson_error *err) {
     const csn_tensor *t = csn_directory_find(m->dir, name);
+    const csn_tensor *mine;
+    CSN_TRY(find_in_skill(m, name, &mine, err));
+    if (mine != NULL && t != NULL) {
+        m->used[t - m->dir->tensors] = true; /* in its place */
+        t = mine;
+    }
     if (t == NULL) {
         return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory", .tensor = name,
                         .what = "the model needs a tensor that is not in the file");
@@ -32,7 +52,7 @@ static caisson_status get(struct csn_maker *m, csn_str name, csn_matrix *ret, ca
                         .got = csn_str_from(t->dtype->name));
     }
     m->used[t - m->dir->tensors] = true;
-    return csn_store_matrix(m->store, name, ret, err);
+    return csn_store_matrix(m->store, t->name, ret, err);
 }
 
 caisson_status csn_plan_weight(struct csn_maker *m, csn_str name, uint64_t rows, uint64_t cols,
@@ -256,32 +276,45 @@ static caisson_status plan_ends(struct csn_maker *m, caisson_error *err) {
                                  : CAISSON_OK;
 }
 
-/* Tensors of the backbone that no block of the plan reads would change the result if they were
- * run: refuse them. What lies outside the backbone (skills, multi-token prediction, vision) or
- * repeats what is there (transposed copies, frequency buffers) is left alone. */
+/* Tensors that no block of the plan reads would change the result if they were run: refuse them.
+ * What lies outside the backbone and the skill in use (other skills, multi-token prediction,
+ * vision) or repeats what is there (transposed copies, frequency buffers) is left alone. */
 static caisson_status check_unused(const struct csn_maker *m, caisson_error *err) {
-    for (uint32_t i = 0; i < m->dir->n; i++) {
+    csn_buf prefix = CSN_BUF_INIT(1 << 18);
+    CSN_TRY(csn_buf_printf(&prefix, err, "skill.%.*s.", CSN_STR_ARGS(m->skill)));
+    caisson_status status = CAISSON_OK;
+    for (uint32_t i = 0; i < m->dir->n && status == CAISSON_OK; i++) {
         csn_str name = m->dir->tensors[i].name;
+        bool is_skill = m->skill.len > 0 && csn_str_starts(name, csn_buf_view(&prefix));
         bool backbone = (csn_str_starts(name, CSN_STR("model.")) &&
                          !csn_str_starts(name, CSN_STR("model.mtp."))) ||
                         csn_str_starts(name, CSN_STR("lm_head."));
-        if (m->used[i] || !backbone || csn_str_ends(name, CSN_STR(".down_proj.t.weight")) ||
+        if (m->used[i] || !(backbone || is_skill) ||
+            csn_str_ends(name, CSN_STR(".down_proj.t.weight")) ||
             csn_str_ends(name, CSN_STR("rotary_emb.inv_freq"))) {
             continue;
         }
-        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = name,
-                        .what = "this build does not run the block that this tensor belongs to");
+        status =
+            CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = name,
+                     .what = is_skill ? "the skill replaces a tensor that the model does not run"
+                                      : "this build does not run the block that this tensor "
+                                        "belongs to");
     }
-    return CAISSON_OK;
+    csn_buf_free(&prefix);
+    return status;
 }
 
 static uint32_t widest(uint32_t a, uint64_t b) {
     return b > a ? (uint32_t)b : a;
 }
 
-caisson_status csn_plan_make(csn_store *store, csn_arena *arena, csn_plan *ret,
+caisson_status csn_plan_make(csn_store *store, csn_str skill, csn_arena *arena, csn_plan *ret,
                              caisson_error *err) {
     const csn_cmf *cmf = csn_store_cmf(store);
+    if (csn_cmf_is_skill_file(cmf)) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "envelope",
+                        .what = "the file is a skill by itself, not a model: it needs its base");
+    }
     const csn_arch *a = &cmf->arch;
     csn_plan plan = {.hidden = a->hidden_size,
                      .vocab = a->vocab_size,
@@ -301,7 +334,7 @@ caisson_status csn_plan_make(csn_store *store, csn_arena *arena, csn_plan *ret,
     plan.rope_original = a->longrope.present ? a->longrope.original_max_position_embeddings : 0;
 
     struct csn_maker m = {
-        .store = store, .arch = a, .dir = &cmf->dir, .arena = arena, .plan = &plan};
+        .store = store, .skill = skill, .arch = a, .dir = &cmf->dir, .arena = arena, .plan = &plan};
     CSN_TRY(CSN_ARENA_NEW(arena, cmf->dir.n, &m.used, err));
     CSN_TRY(plan_ends(&m, err));
     /* every layer needs tensors, so a number of layers that the file cannot hold ends here */

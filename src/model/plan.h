@@ -83,7 +83,9 @@ static inline uint32_t csn_plan_n_visits(const csn_plan *p) {
     return p->n_layers * p->n_loops;
 }
 
-/* Fills *ret; arrays go to `arena`. */
-caisson_status csn_plan_make(csn_store *store, csn_arena *arena, csn_plan *ret, caisson_error *err);
+/* Fills *ret; arrays go to `arena`. `skill`: tensors "skill.ID.NAME" stand in for NAME, one by one,
+ * nothing is copied (CMF 9); empty = the backbone alone. */
+caisson_status csn_plan_make(csn_store *store, csn_str skill, csn_arena *arena, csn_plan *ret,
+                             caisson_error *err);
 
 #endif

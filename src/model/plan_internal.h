@@ -11,7 +11,8 @@ struct csn_maker {
     const csn_directory *dir;
     csn_arena *arena;
     csn_plan *plan;
-    bool *used; /* [dir->n] tensors that the plan executes */
+    csn_str skill; /* whose tensors stand in for the backbone's; empty = none */
+    bool *used; /* [dir->n] tensors that the plan executes, and those that a skill stands in for */
     char name[160];
 };
 

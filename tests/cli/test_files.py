@@ -96,6 +96,33 @@ class Masks(tool.Case):
         self.assertIn("general code", self.fails(FAILED, *args, "--task", "poetry").err)
 
 
+class Skills(tool.Case):
+    PATH = os.path.join(tool.FILES, "tiny-skills.cmf")
+
+    def test_info_lists_the_registry(self):
+        skills = {s["id"]: s for s in self.ok("info", self.PATH, "--json").json["skills"]}
+        self.assertEqual(sorted(skills), ["poem", "sql"])
+        self.assertEqual((skills["sql"]["name"], skills["sql"]["tensors"]), ("SQL assistant", 3))
+        self.assertEqual(skills["poem"]["input_mask_task"], "code")
+
+    def test_a_skill_changes_the_answer_and_leaves_no_trace(self):
+        args = ("eval", self.PATH, "--tokens", "1,2,3", "--top", "8", "--json")
+        backbone = self.ok(*args).json
+        self.assertNotEqual(self.ok(*args, "--skill", "sql").json, backbone)
+        self.assertEqual(self.ok(*args, "--skill", "none").json, backbone)
+
+    def test_what_a_skill_lacks_is_named(self):
+        args = ("eval", self.PATH, "--tokens", "1,2,3")
+        self.assertIn("poem sql", self.fails(FAILED, *args, "--skill", "prose").err)
+        self.assertIn("input_mask_task", self.fails(FAILED, *args, "--skill", "poem").err)
+        self.ok(*args, "--skill", "poem", "--task", "none")
+
+    def test_a_skill_file_is_no_model(self):
+        for name in ("tiny-skill-file", "tiny-skill-file-wrong-base"):
+            r = self.fails(FAILED, "eval", os.path.join(tool.FILES, name + ".cmf"), "--tokens", "1")
+            self.assertIn("it needs its base", r.err)
+
+
 class Tensor(tool.Case):
     def test_list(self):
         r = self.ok("tensor", TINY, "--json").json

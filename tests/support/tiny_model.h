@@ -19,6 +19,7 @@ typedef struct tiny_options {
     bool shared_expert;             /* ... with a shared one behind a gate */
     const char *drop;               /* this tensor is left out */
     const char *extra;              /* a tensor [1] of this name is added */
+    const char *const *skill;       /* skill "a" replaces these tensors; NULL-terminated */
     const char *reshape;            /* this tensor gets one row more */
     void (*change)(csn_arch *arch); /* last word on the description */
     void (*edit)(csn_str name, float *x, uint64_t rows, uint64_t cols); /* ... and on the values */
@@ -37,7 +38,7 @@ enum {
 struct tiny_writer {
     const tiny_options *o;
     csn_cmf_plan_tensor t[256];
-    char names[256][96];
+    char names[256][128];
     uint32_t n;
 };
 
@@ -121,6 +122,17 @@ static inline void tiny_list(struct tiny_writer *w, uint32_t n_layers) {
     }
     if (o->extra != NULL) {
         tiny_add(w, o->extra, 1, 0);
+    }
+    uint32_t n_backbone = w->n;
+    for (uint32_t k = 0; o->skill != NULL && o->skill[k] != NULL; k++) {
+        for (uint32_t i = 0; i < n_backbone; i++) {
+            if (strcmp(w->names[i], o->skill[k]) == 0) {
+                char name[128];
+                const csn_shape *s = &w->t[i].shape;
+                snprintf(name, sizeof(name), "skill.a.%s", w->names[i]);
+                tiny_add(w, name, s->dim[0], s->n_dims == 2 ? s->dim[1] : 0);
+            }
+        }
     }
 }
 

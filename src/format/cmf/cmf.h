@@ -61,6 +61,12 @@ typedef struct csn_cmf_masks {
     csn_str default_task; /* the mask that is active unless another is asked for */
 } csn_cmf_masks;
 
+/* One record of header.skills (CMF 9, facts 10.2). Its tensors are "skill.ID.NAME". */
+typedef struct csn_cmf_skill {
+    csn_str id, name, input_mask_task; /* name, input_mask_task: empty = none */
+    const csn_jval *record;            /* NULL: only tensors tell of this skill */
+} csn_cmf_skill;
+
 typedef struct csn_chat_bundle { /* header.tokenizer_config (facts 7.4) */
     bool present;
     csn_str chat_template;  /* empty = none */
@@ -86,7 +92,9 @@ typedef struct csn_cmf {
     const uint8_t *section_digest[CSN_CMF_N_SECTIONS]; /* never of header and data */
     csn_arch arch;
     csn_chat_bundle chat;
-    csn_directory dir; /* offsets are absolute */
+    csn_directory dir;     /* offsets are absolute */
+    csn_cmf_skill *skills; /* [n_skills]: the registry, then ids that only tensors have */
+    uint32_t n_skills;
     csn_cmf_masks masks;
     csn_buf masks_section; /* what `masks` points into */
     csn_json *masks_doc;
@@ -107,6 +115,12 @@ caisson_status csn_cmf_read_section(csn_cmf *c, int section, csn_buf *ret, caiss
 /* CAISSON_E_MISSING lists the names that there are; CAISSON_E_ARG: two masks have this one. */
 caisson_status csn_cmf_find_mask(const csn_cmf_masks *masks, csn_str name, const csn_cmf_mask **ret,
                                  caisson_error *err);
+
+/* True for a skill by itself (feature bit 6): it replaces tensors of a base, and is no model. */
+bool csn_cmf_is_skill_file(const csn_cmf *c);
+/* CAISSON_E_MISSING lists the ids that there are. */
+caisson_status csn_cmf_find_skill(const csn_cmf *c, csn_str id, const csn_cmf_skill **ret,
+                                  caisson_error *err);
 
 /* The header object as JSON for a rewritten file: known and unknown keys in their order, `arch` by
  * csn_arch_write, quant_type replaced when `quant_type` is not empty, `section_hashes` and the

@@ -65,6 +65,8 @@ caisson_status csn_cmf_parse_directory(csn_cmf *c, const uint8_t *bytes, uint64_
 /* Fills tensor_digests and section_digest; needs header and dir. PARSE when a key is not what
  * docs/cmf.md says. */
 caisson_status csn_cmf_parse_digests(csn_cmf *c, caisson_error *err);
+/* Fills skills and n_skills from header and directory. */
+caisson_status csn_cmf_parse_skills(csn_cmf *c, caisson_error *err);
 /* BOUNDS when two ranges of the file that are in use overlap. */
 caisson_status csn_cmf_check_ranges(const csn_cmf *c, caisson_error *err);
 /* PARSE when the section does not follow facts 6 (with `arch`) or 8. *ret points into bytes and the

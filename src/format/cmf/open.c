@@ -78,6 +78,7 @@ static caisson_status open_directory(csn_cmf *c, caisson_error *err) {
     CSN_TRY(csn_cmf_parse_directory(c, bytes, len, err));
     CSN_TRY(csn_directory_index(&c->dir, &c->arena, err));
     CSN_TRY(csn_cmf_parse_digests(c, err));
+    CSN_TRY(csn_cmf_parse_skills(c, err));
     return csn_cmf_check_ranges(c, err);
 }
 

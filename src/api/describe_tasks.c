@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The masks of a file as JSON: what each switches on, counted. */
+/* Masks and skills of a file as JSON: what each switches on or replaces, counted. */
 #include "inspect_internal.h"
 
 static uint64_t row_bytes(uint64_t bits) {
@@ -83,4 +83,40 @@ void csn_api_put_masks(csn_jw *w, const csn_cmf *c) {
     }
     csn_jw_array_end(w);
     csn_jw_object_end(w);
+}
+
+void csn_api_put_skills(csn_jw *w, const csn_cmf *c) {
+    csn_jw_key(w, CSN_STR("skills"));
+    csn_jw_array(w);
+    for (uint32_t i = 0; i < c->n_skills; i++) {
+        const csn_cmf_skill *s = &c->skills[i];
+        csn_buf prefix = CSN_BUF_INIT(1 << 17);
+        caisson_error ignored;
+        uint64_t n = 0;
+        uint64_t bytes = 0;
+        if (csn_buf_printf(&prefix, &ignored, "skill.%.*s.", CSN_STR_ARGS(s->id)) == CAISSON_OK) {
+            for (uint32_t k = 0; k < c->dir.n; k++) {
+                if (csn_str_starts(c->dir.tensors[k].name, csn_buf_view(&prefix))) {
+                    n++;
+                    bytes += c->dir.tensors[k].nbytes;
+                }
+            }
+        }
+        csn_buf_free(&prefix);
+        csn_jw_object(w);
+        text(w, CSN_STR("id"), s->id);
+        text(w, CSN_STR("name"), s->name);
+        text(w, CSN_STR("input_mask_task"), s->input_mask_task);
+        number(w, CSN_STR("tensors"), n);
+        number(w, CSN_STR("bytes"), bytes);
+        csn_jw_key(w, CSN_STR("quality"));
+        const csn_jval *quality = csn_jval_get(s->record, "quality");
+        if (quality != NULL) {
+            csn_jw_value(w, quality);
+        } else {
+            csn_jw_null(w);
+        }
+        csn_jw_object_end(w);
+    }
+    csn_jw_array_end(w);
 }
