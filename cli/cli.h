@@ -46,6 +46,8 @@ typedef struct cli_value {
     size_t n_list;
 } cli_value;
 
+#define CLI_SIGNING_KEY "caisson-signing.key" /* the secret key, unless another is named */
+
 enum { CLI_MAX_GROUPS = 8, CLI_MAX_OPTIONS = 64 };
 
 struct cli_args;
@@ -97,13 +99,14 @@ void cli_print_man(const cli_command *command, FILE *out); /* NULL: the page of 
 bool cli_print_completion(const char *shell, FILE *out);   /* false: no such shell */
 
 /* Option tables that several commands share. */
-extern const cli_option cli_common_options[];   /* --help */
-extern const cli_option cli_json_options[];     /* --json */
-extern const cli_option cli_model_options[];    /* -t -c -ub --compute --cache-type-k/-v --no-mmap
-                                                   --convert */
-extern const cli_option cli_file_options[];     /* --no-mmap */
-extern const cli_option cli_text_options[];     /* --convert */
-extern const cli_option cli_sampling_options[]; /* --temp ... --seed */
-const char *cli_quant_choice(unsigned i);       /* the types that convert writes */
+extern const cli_option cli_common_options[];    /* --help */
+extern const cli_option cli_json_options[];      /* --json */
+extern const cli_option cli_signature_options[]; /* --require-signature */
+extern const cli_option cli_model_options[];     /* -t -c -ub --compute --cache-type-k/-v --no-mmap
+                                                    --convert */
+extern const cli_option cli_file_options[];      /* --no-mmap */
+extern const cli_option cli_text_options[];      /* --convert */
+extern const cli_option cli_sampling_options[];  /* --temp ... --seed */
+const char *cli_quant_choice(unsigned i);        /* the types that convert writes */
 
 #endif

@@ -15,6 +15,8 @@ typedef struct job {
     cli_progress progress;
     csn_jw *json; /* NULL: lines on standard output */
     uint64_t bytes;
+    caisson_public_key wanted, signer;
+    bool is_wanted, is_signed;
 } job;
 
 static void put_text(csn_jw *w, const char *key, const char *text) {
@@ -65,6 +67,12 @@ static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t to
     return !cli_interrupted();
 }
 
+static void on_signature(void *ctx, const caisson_public_key *key) {
+    job *j = ctx;
+    j->signer = *key;
+    j->is_signed = true;
+}
+
 /* One file; *ret_valid says how it went. */
 static int verify(job *j, const char *path, bool *ret_valid) {
     caisson_verify_options o = {
@@ -73,7 +81,10 @@ static int verify(job *j, const char *path, bool *ret_valid) {
         .on_fault = on_fault,
         .on_progress = on_progress,
         .ctx = j,
+        .require_signature = j->is_wanted ? j->wanted.hex : NULL,
+        .on_signature = on_signature,
     };
+    j->is_signed = false;
     caisson_error err;
     uint64_t n_faults;
     uint64_t t0 = csn_now_ns();
@@ -95,12 +106,14 @@ static int verify(job *j, const char *path, bool *ret_valid) {
         csn_jw_array_end(j->json);
         csn_jw_key(j->json, CSN_STR("valid"));
         csn_jw_bool(j->json, *ret_valid);
+        put_text(j->json, "signed_by", j->is_signed ? j->signer.hex : "");
         csn_jw_object_end(j->json);
     } else if (*ret_valid) {
         char size[32];
         cli_put_printable(stdout, path, strlen(path));
-        printf(": valid (%s hashed in %.2f s)\n", cli_bytes_text(j->bytes, size, sizeof(size)),
-               (double)(csn_now_ns() - t0) * 1e-9);
+        printf(": valid (%s hashed in %.2f s)%s%s\n", cli_bytes_text(j->bytes, size, sizeof(size)),
+               (double)(csn_now_ns() - t0) * 1e-9, j->is_signed ? ", signed with " : "",
+               j->is_signed ? j->signer.hex : "");
     }
     return CLI_OK;
 }
@@ -112,7 +125,7 @@ static int run(const cli_args *args) {
     job j = {.args = args, .json = cli_has(args, "json") ? &w : NULL};
     csn_jw_array(&w);
     bool all_valid = true;
-    int rc = CLI_OK;
+    int rc = cli_required_key(args, &j.wanted, &j.is_wanted);
     for (size_t i = 0; i < args->n_positional && rc == CLI_OK; i++) {
         bool valid = false;
         rc = verify(&j, args->positional[i], &valid);
@@ -148,15 +161,20 @@ const cli_command cli_cmd_verify = {
     .positionals = "FILE...",
     .min_args = 1,
     .max_args = 1u << 20,
-    .groups = {options, cli_json_options, cli_common_options},
+    .groups = {options, cli_signature_options, cli_json_options, cli_common_options},
     .details =
         "Prints one line for each fault, with its range of bytes and both values, and never stops "
-        "at the first. Exit code 0: every file is valid; 1: at least one is not.\n"
-        "JSON: [{\"file\":F, \"valid\":false, \"problems\":[{\"code\":C, \"section\":S,"
+        "at the first. A signature that lies beside a file (FILE.sig) is checked and its key "
+        "shown; whose key "
+        "it is only you know: --require-signature compares it. Exit code 0: every file is valid; "
+        "1: "
+        "at least one is not.\n"
+        "JSON: [{\"file\":F, \"valid\":false, \"signed_by\":KEY, \"problems\":[{\"code\":C, "
+        "\"section\":S,"
         "\"tensor\":T, \"offset\":O, \"bytes\":N, \"want\":W, \"got\":G}]}]; a part that a fault "
         "does not have is null; codes are InvalidMagic, UnsupportedVersion, UnsupportedFeature, "
         "Bounds, Parse, "
-        "MissingTensor, Hash, Io.",
+        "MissingTensor, Hash, Io, Signature.",
     .examples = "caisson verify model.cmf\ncaisson verify --json *.cmf",
     .run = run,
 };

@@ -35,6 +35,15 @@ const cli_option cli_file_options[] = {
     {0},
 };
 
+const cli_option cli_signature_options[] = {
+    {.name = "require-signature",
+     .kind = CLI_TEXT,
+     .value = "KEY",
+     .help = "Only go on if FILE.sig is a signature of the whole file made with KEY: a public key "
+             "of 64 hex digits, or the file that holds it"},
+    {0},
+};
+
 const cli_option cli_text_options[] = {
     {.name = "convert",
      .kind = CLI_FLAG,

@@ -50,8 +50,12 @@ static const char *advice(const cli_args *args, const caisson_error *err) {
     case CAISSON_E_VERSION:
     case CAISSON_E_FEATURE: return "The file was made for a newer reader.";
     case CAISSON_E_CONTEXT: return "Give a larger context with -c N, or a shorter text.";
-    case CAISSON_E_EXISTS: return "Give another name, or --force to replace it.";
+    case CAISSON_E_EXISTS:
+        return has_option(args, "force") ? "Give another name, or --force to replace it."
+                                         : "Give another name.";
     case CAISSON_E_BUSY: return "Wait until it has finished, stop it, or give another name.";
+    case CAISSON_E_SIGNATURE:
+        return "Do not trust this file: get it again, with its .sig, from who signed it.";
     case CAISSON_E_NOMEM: return "Try a smaller context (-c), or --cache-type-k q8_0.";
     default: return NULL;
     }
@@ -202,12 +206,39 @@ static void on_log(void *ctx, caisson_log_level level, const char *line) {
     }
 }
 
+int cli_required_key(const cli_args *args, caisson_public_key *ret, bool *ret_given) {
+    const char *text = cli_text(args, "require-signature", NULL);
+    caisson_error err;
+    *ret_given = text != NULL;
+    if (text == NULL) {
+        return CLI_OK;
+    }
+    if (strlen(text) == sizeof(ret->hex) - 1 &&
+        strspn(text, "0123456789abcdefABCDEF") == sizeof(ret->hex) - 1) {
+        memcpy(ret->hex, text, sizeof(ret->hex));
+        return CLI_OK;
+    }
+    return caisson_public_key_read(text, ret, &err) == CAISSON_OK ? CLI_OK : cli_fail(args, &err);
+}
+
+static bool on_signature_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
+    cli_progress_show(ctx, stage, done, total);
+    return !cli_interrupted();
+}
+
 int cli_open_model(const cli_args *args, const char *path, cli_part part, caisson_model **ret) {
     char *resolved = NULL;
-    int rc = resolve(args, path, &resolved);
+    caisson_public_key key;
+    bool has_key;
+    cli_progress progress;
+    int rc = cli_required_key(args, &key, &has_key);
+    if (rc == CLI_OK) {
+        rc = resolve(args, path, &resolved);
+    }
     if (rc != CLI_OK) {
         return rc;
     }
+    cli_progress_init(&progress, "B", false);
     caisson_open_options o = {
         .struct_size = sizeof(o),
         .no_mmap = cli_has(args, "no-mmap"),
@@ -217,9 +248,13 @@ int cli_open_model(const cli_args *args, const char *path, cli_part part, caisso
         .no_text = part == CLI_PART_WEIGHTS,
         .on_log = on_log,
         .log_ctx = (void *)(uintptr_t)args,
+        .require_signature = has_key ? key.hex : NULL,
+        .on_progress = on_signature_progress,
+        .progress_ctx = &progress,
     };
     caisson_error err;
     caisson_status status = caisson_model_open(resolved, &o, ret, &err);
+    cli_progress_end(&progress);
     free(resolved);
     return status == CAISSON_OK ? CLI_OK : cli_fail(args, &err);
 }

@@ -14,6 +14,10 @@ int cli_fail_text(const cli_args *args, const char *format, ...)
 /* The same line for something that does not stop the command. */
 void cli_warn(const cli_args *args, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* --require-signature as a public key: *ret_given tells whether there is one. CLI_OK, or the exit
+ * code with the message printed. */
+int cli_required_key(const cli_args *args, caisson_public_key *ret, bool *ret_given);
+
 typedef enum cli_part {
     CLI_PART_ALL,
     CLI_PART_RAW,    /* everything but the chat template */

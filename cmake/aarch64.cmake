@@ -9,6 +9,7 @@ set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 get_filename_component(root ${CMAKE_CURRENT_LIST_DIR}/../build/deps/arm64 ABSOLUTE)
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${root})
 set(ENV{PKG_CONFIG_LIBDIR} ${root}/usr/lib/aarch64-linux-gnu/pkgconfig:${root}/usr/share/pkgconfig)
+set(CMAKE_C_FLAGS_INIT "-isystem ${root}/usr/include/aarch64-linux-gnu") # parts of libssl-dev
 set(CMAKE_EXE_LINKER_FLAGS_INIT
     "-Wl,-rpath-link,${root}/usr/lib/aarch64-linux-gnu -Wl,-rpath-link,${root}/lib/aarch64-linux-gnu")
 set(CMAKE_SHARED_LINKER_FLAGS_INIT "${CMAKE_EXE_LINKER_FLAGS_INIT}")

@@ -33,6 +33,7 @@
 #include "caisson/inspect.h"
 #include "caisson/limits.h"
 #include "caisson/model.h"
+#include "caisson/sign.h"
 #include "caisson/text.h"
 #include "caisson/version.h"
 

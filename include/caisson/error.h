@@ -39,6 +39,7 @@ typedef enum caisson_status {
     CAISSON_E_CANCELLED,   /* [Cancelled] the caller asked to stop */
     CAISSON_E_EXISTS,      /* [Exists] the target is there and may not be replaced */
     CAISSON_E_BUSY,        /* [Busy] another process is writing the same target */
+    CAISSON_E_SIGNATURE, /* [Signature] a signature is missing, of another key or of other bytes */
     CAISSON_N_STATUS
 } caisson_status;
 

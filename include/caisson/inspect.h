@@ -5,6 +5,7 @@
 #ifndef CAISSON_INSPECT_H
 #define CAISSON_INSPECT_H
 
+#include "caisson/sign.h"
 #include "caisson/text.h"
 
 #ifdef __cplusplus
@@ -22,8 +23,8 @@ typedef enum caisson_kind {
 CAISSON_API caisson_status caisson_detect(const char *path, caisson_kind *ret, caisson_error *err);
 
 typedef struct caisson_file caisson_file;
-/* As caisson_model_open, without tokenizer, template and plan; of the options no_mmap and
- * guard_mappings count. */
+/* As caisson_model_open, without tokenizer, template and plan; of the options no_mmap,
+ * guard_mappings and require_signature count (and those that go with it). */
 CAISSON_API caisson_status caisson_file_open(const char *path, const caisson_open_options *options,
                                              caisson_file **ret, caisson_error *err);
 CAISSON_API void caisson_file_close(caisson_file *file); /* NULL is fine */
@@ -68,11 +69,16 @@ typedef struct caisson_verify_options {
     /* Bytes hashed of total; false = stop. */
     bool (*on_progress)(void *ctx, const char *stage, uint64_t done, uint64_t total);
     void *ctx;
+    /* A public key, 64 hex digits: a signature that is missing or of another key is a fault too. */
+    const char *require_signature;
+    /* The signature beside the file is right; with which key. */
+    void (*on_signature)(void *ctx, const caisson_public_key *key);
 } caisson_verify_options;
 
-/* Opens the file and checks every hash in it; never stops at the first fault. A file that does not
- * open is a fault too, told like the others. *ret_n_faults = 0: the file is valid.
- * Errors, only when it could not finish: CAISSON_E_CANCELLED, _NOMEM, _ARG. */
+/* Opens the file and checks every hash in it, and the signature `<path>.sig` if there is one; never
+ * stops at the first fault. A file that does not open is a fault too, told like the others.
+ * *ret_n_faults = 0: the file is valid. Errors, only when it could not finish: CAISSON_E_CANCELLED,
+ * _NOMEM, _ARG. */
 CAISSON_API caisson_status caisson_verify(const char *path, const caisson_verify_options *options,
                                           uint64_t *ret_n_faults, caisson_error *err);
 

@@ -41,6 +41,15 @@ typedef struct caisson_open_options {
     bool no_chat;          /* the chat template is not compiled: chat calls fail */
     caisson_log_fn on_log; /* called during open; NULL = silent */
     void *log_ctx;
+    /* A public key, 64 hex digits: the file is opened only if `<path>.sig` beside it is a signature
+     * of all its bytes made with this key (CAISSON_E_SIGNATURE otherwise). It is checked first,
+     * through the descriptor that is then used; inode, size and times are compared again at the
+     * end. A tokenizer.json beside the file is refused. NULL = no check, and a .sig that is there
+     * is told as unchecked. docs/cmf.md says what this cannot see. */
+    const char *require_signature;
+    /* Of that check: bytes hashed of total; false = stop (CAISSON_E_CANCELLED). */
+    bool (*on_progress)(void *ctx, const char *stage, uint64_t done, uint64_t total);
+    void *progress_ctx;
 } caisson_open_options;
 
 /* Opens `path` (NUL-terminated), checks it completely (payload hashes excepted: caisson_verify),

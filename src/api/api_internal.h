@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "engine/session.h"
 #include "format/cmf/cmf.h"
+#include "format/signature.h"
 #include "model/model.h"
 #include "store/store.h"
 #include "text/template/template.h"
@@ -61,6 +62,17 @@ caisson_status csn_api_bad_arg(caisson_error *err, const char *what);
 
 /* CAISSON_E_UNSUPPORTED with the sentence for a model without tokenizer. */
 caisson_status csn_api_no_tokenizer(const caisson_model *model, caisson_error *err);
+
+/* ---- signatures (sign.c) ---- */
+caisson_status csn_api_key(const char *hex, uint8_t ret[CSN_ED25519_KEY_BYTES], caisson_error *err);
+caisson_public_key csn_api_key_hex(const uint8_t key[CSN_ED25519_KEY_BYTES]);
+/* csn_cmf_open, after the signature when o->require_signature asks for one; then *ret_stamp is what
+ * the file was. */
+caisson_status csn_api_open_cmf(const char *path, const caisson_open_options *o, csn_cmf **ret,
+                                csn_file_stamp *ret_stamp, caisson_error *err);
+/* At the end of an open: is it still that file? */
+caisson_status csn_api_still_signed(csn_cmf *c, const caisson_open_options *o,
+                                    const csn_file_stamp *stamp, caisson_error *err);
 
 /* Moves a buffer's bytes to the caller (caisson_text_free frees them). */
 caisson_text csn_api_take_text(csn_buf *buf);

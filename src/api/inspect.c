@@ -48,7 +48,8 @@ caisson_status caisson_file_open(const char *path, const caisson_open_options *o
     caisson_open_options o;
     CSN_TRY(csn_api_options(options, sizeof(o), &o, err));
     csn_cmf *cmf;
-    CSN_TRY(csn_cmf_open(csn_fs_os(), path, &cmf, err));
+    csn_file_stamp stamp = {0};
+    CSN_TRY(csn_api_open_cmf(path, &o, &cmf, &stamp, err));
     caisson_file *f = NULL;
     csn_store_options so = {.no_mmap = o.no_mmap, .guard_mappings = o.guard_mappings};
     csn_store *store = NULL;
@@ -58,7 +59,10 @@ caisson_status caisson_file_open(const char *path, const caisson_open_options *o
         csn_error_file(err, path);
         return status;
     }
-    status = CSN_NEW(1, &f, err);
+    status = csn_api_still_signed(cmf, &o, &stamp, err);
+    if (status == CAISSON_OK) {
+        status = CSN_NEW(1, &f, err);
+    }
     if (status != CAISSON_OK) {
         csn_store_free(store);
         return status;
@@ -174,6 +178,47 @@ static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t to
     return o->on_progress == NULL || o->on_progress(o->ctx, stage, done, total);
 }
 
+/* The signature beside the file: a fault when it is wrong, or missing though asked for. */
+static caisson_status verify_signature(verify_bridge *b, csn_file *f, caisson_error *err) {
+    uint8_t want[CSN_ED25519_KEY_BYTES];
+    uint8_t key[CSN_ED25519_KEY_BYTES];
+    csn_file_stamp stamp = {0};
+    caisson_error fault;
+    bool is_asked_for = b->o->require_signature != NULL;
+    if (!is_asked_for && !csn_signature_exists(csn_fs_os(), b->path)) {
+        return CAISSON_OK;
+    }
+    if (is_asked_for) {
+        CSN_TRY(csn_api_key(b->o->require_signature, want, err));
+    }
+    csn_progress progress = {on_progress, b};
+    caisson_status status = csn_signature_check(csn_fs_os(), b->path, f, is_asked_for ? want : NULL,
+                                                &progress, key, &stamp, &fault);
+    if (status == CAISSON_E_NOMEM || status == CAISSON_E_CANCELLED) {
+        *err = fault;
+        return status;
+    }
+    if (status != CAISSON_OK) {
+        on_fault(b, &fault);
+    } else if (b->o->on_signature != NULL) {
+        caisson_public_key hex = csn_api_key_hex(key);
+        b->o->on_signature(b->o->ctx, &hex);
+    }
+    return CAISSON_OK;
+}
+
+/* A file that is no sound .cmf may be signed all the same. */
+static caisson_status verify_signature_alone(verify_bridge *b, caisson_error *err) {
+    csn_file *f;
+    caisson_error ignored; /* told already: the container could not be opened */
+    if (csn_fs_open(csn_fs_os(), b->path, CSN_OPEN_READ, &f, &ignored) != CAISSON_OK) {
+        return CAISSON_OK;
+    }
+    caisson_status status = verify_signature(b, f, err);
+    csn_file_close(f);
+    return status;
+}
+
 static caisson_status verify(verify_bridge *b, csn_pool *pool, caisson_error *err) {
     caisson_error fault;
     csn_cmf *cmf;
@@ -184,11 +229,14 @@ static caisson_status verify(verify_bridge *b, csn_pool *pool, caisson_error *er
     }
     if (status != CAISSON_OK) {
         on_fault(b, &fault);
-        return CAISSON_OK;
+        return verify_signature_alone(b, err);
     }
     csn_progress progress = {on_progress, b};
     uint64_t n;
     status = csn_cmf_verify(cmf, pool, &progress, on_fault, b, &n, err);
+    if (status == CAISSON_OK) {
+        status = verify_signature(b, cmf->file, err);
+    }
     csn_cmf_close(cmf);
     return status;
 }

@@ -28,8 +28,8 @@ static void tell(const log_bridge *log, const char *line) {
 }
 
 /* The bytes of tokenizer.json: the section, else the file beside the model; empty = neither. */
-static caisson_status read_tokenizer(caisson_model *m, const log_bridge *log, csn_buf *ret,
-                                     caisson_error *err) {
+static caisson_status read_tokenizer(caisson_model *m, bool only_signed, const log_bridge *log,
+                                     csn_buf *ret, caisson_error *err) {
     CSN_TRY(csn_cmf_read_section(m->cmf, CSN_CMF_VOCAB, ret, err));
     if (ret->len > 0) {
         return CAISSON_OK;
@@ -42,7 +42,11 @@ static caisson_status read_tokenizer(caisson_model *m, const log_bridge *log, cs
         status = csn_buf_str(&path, CSN_STR("tokenizer.json"), err);
     }
     csn_fs *fs = csn_fs_os();
-    if (status == CAISSON_OK && fs->ops->exists(fs, path.ptr)) {
+    if (status == CAISSON_OK && fs->ops->exists(fs, path.ptr) && only_signed) {
+        status = CSN_FAIL(err, CAISSON_E_SIGNATURE, .file = path.ptr, .section = "vocab",
+                          .what = "the model's tokenizer lies beside it, where no signature covers "
+                                  "it");
+    } else if (status == CAISSON_OK && fs->ops->exists(fs, path.ptr)) {
         csn_buf_free(ret);
         tell(log, "the file has no tokenizer section: using the tokenizer.json beside it");
         status = csn_fs_read_all(fs, path.ptr, CAISSON_MAX_TOKENIZER_BYTES, ret, err);
@@ -116,12 +120,13 @@ static caisson_status find_eos(caisson_model *m, caisson_error *err) {
     return CAISSON_OK;
 }
 
-static caisson_status open_text(caisson_model *m, bool no_chat, const log_bridge *log,
-                                caisson_error *err) {
+static caisson_status open_text(caisson_model *m, const caisson_open_options *o,
+                                const log_bridge *log, caisson_error *err) {
+    bool no_chat = o->no_chat;
     const csn_chat_bundle *chat = &m->cmf->chat;
     m->has_template = chat->present && chat->chat_template.len > 0;
     csn_buf json = CSN_BUF_INIT(CAISSON_MAX_TOKENIZER_BYTES);
-    caisson_status status = read_tokenizer(m, log, &json, err);
+    caisson_status status = read_tokenizer(m, o->require_signature != NULL, log, &json, err);
     if (status != CAISSON_OK || json.len == 0) {
         csn_buf_free(&json);
         if (status == CAISSON_OK) {
@@ -152,17 +157,21 @@ static caisson_status open_text(caisson_model *m, bool no_chat, const log_bridge
 
 static caisson_status open_parts(caisson_model *m, const caisson_open_options *o,
                                  caisson_error *err) {
-    CSN_TRY(csn_cmf_open(csn_fs_os(), m->path, &m->cmf, err));
+    csn_file_stamp stamp = {0};
+    log_bridge log = {o->on_log, o->log_ctx};
+    CSN_TRY(csn_api_open_cmf(m->path, o, &m->cmf, &stamp, err));
+    if (o->require_signature == NULL && csn_signature_exists(csn_fs_os(), m->path)) {
+        tell(&log, "a signature lies beside the file and was not checked");
+    }
     if (!o->text_only) {
         csn_store_options so = {.no_mmap = o->no_mmap, .guard_mappings = o->guard_mappings};
         CSN_TRY(csn_store_new(m->cmf, &so, &m->store, err));
         CSN_TRY(csn_model_new(m->store, &m->model, err));
     }
     if (!o->no_text) {
-        log_bridge log = {o->on_log, o->log_ctx};
-        CSN_TRY(open_text(m, o->no_chat, &log, err));
+        CSN_TRY(open_text(m, o, &log, err));
     }
-    return CAISSON_OK;
+    return csn_api_still_signed(m->cmf, o, &stamp, err);
 }
 
 caisson_status caisson_model_open(const char *path, const caisson_open_options *options,

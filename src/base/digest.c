@@ -46,12 +46,3 @@ void csn_digest(const void *bytes, size_t n, uint8_t ret[CSN_DIGEST_BYTES]) {
     XXH128_canonicalFromHash(&c, XXH3_128bits_digest(&all));
     memcpy(ret, c.digest, CSN_DIGEST_BYTES);
 }
-
-void csn_digest_hex(const uint8_t digest[CSN_DIGEST_BYTES], char ret[2 * CSN_DIGEST_BYTES + 1]) {
-    static const char digits[] = "0123456789abcdef";
-    for (int i = 0; i < CSN_DIGEST_BYTES; i++) {
-        ret[2 * i] = digits[digest[i] >> 4];
-        ret[2 * i + 1] = digits[digest[i] & 15];
-    }
-    ret[2 * CSN_DIGEST_BYTES] = '\0';
-}

@@ -26,9 +26,6 @@ static inline size_t csn_digest_n_pieces(uint64_t n) {
     return (size_t)(n / CSN_DIGEST_PIECE + (n % CSN_DIGEST_PIECE != 0));
 }
 
-/* 32 lower-case hex digits and a NUL. */
-void csn_digest_hex(const uint8_t digest[CSN_DIGEST_BYTES], char ret[2 * CSN_DIGEST_BYTES + 1]);
-
 #if defined(__x86_64__)
 void csn_xxh3_avx2(const void *bytes, size_t n, uint8_t ret[CSN_DIGEST_BYTES]); /* inside */
 #endif

@@ -28,6 +28,7 @@ static const char *const status_names[CAISSON_N_STATUS] = {
     [CAISSON_E_CANCELLED] = "Cancelled",
     [CAISSON_E_EXISTS] = "Exists",
     [CAISSON_E_BUSY] = "Busy",
+    [CAISSON_E_SIGNATURE] = "Signature",
 };
 
 const char *caisson_status_name(caisson_status code) {

@@ -14,6 +14,12 @@
 typedef struct csn_file csn_file;
 typedef struct csn_fs csn_fs;
 
+/* What tells one state of a file from another without reading it. */
+typedef struct csn_file_stamp {
+    uint64_t device, inode, size;
+    int64_t modified_ns, changed_ns; /* times of the last change: content; content or attributes */
+} csn_file_stamp;
+
 typedef struct csn_file_ops {
     /* Reads or writes up to n bytes at off; *ret_n = how many (0 = end of file). */
     caisson_status (*read)(csn_file *f, uint64_t off, void *buf, size_t n, size_t *ret_n,
@@ -21,6 +27,7 @@ typedef struct csn_file_ops {
     caisson_status (*write)(csn_file *f, uint64_t off, const void *buf, size_t n, size_t *ret_n,
                             caisson_error *err);
     caisson_status (*size)(csn_file *f, uint64_t *ret, caisson_error *err);
+    caisson_status (*stamp)(csn_file *f, csn_file_stamp *ret, caisson_error *err);
     caisson_status (*truncate)(csn_file *f, uint64_t size, caisson_error *err);
     caisson_status (*sync)(csn_file *f, caisson_error *err);
     /* Claims the file for this open file until it is closed or its process ends, however that
@@ -41,6 +48,7 @@ struct csn_file {
 typedef enum csn_open_mode {
     CSN_OPEN_READ,
     CSN_OPEN_CREATE_NEW,
+    CSN_OPEN_CREATE_PRIVATE, /* the same, readable by its owner alone */
     CSN_OPEN_READ_WRITE
 } csn_open_mode;
 

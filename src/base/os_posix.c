@@ -67,6 +67,21 @@ static caisson_status os_size(csn_file *f, uint64_t *ret, caisson_error *err) {
     return CAISSON_OK;
 }
 
+static caisson_status os_stamp(csn_file *f, csn_file_stamp *ret, caisson_error *err) {
+    struct stat st;
+    if (fstat(((os_file *)f)->fd, &st) != 0) {
+        return fail_io(err, f->path, "cannot read the attributes");
+    }
+    *ret = (csn_file_stamp){
+        .device = (uint64_t)st.st_dev,
+        .inode = (uint64_t)st.st_ino,
+        .size = (uint64_t)st.st_size,
+        .modified_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
+        .changed_ns = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec,
+    };
+    return CAISSON_OK;
+}
+
 static caisson_status os_truncate(csn_file *f, uint64_t size, caisson_error *err) {
     if (ftruncate(((os_file *)f)->fd, (off_t)size) != 0) {
         return fail_io(err, f->path, "cannot set the size");
@@ -130,6 +145,7 @@ static const csn_file_ops os_file_ops = {
     .read = os_read,
     .write = os_write,
     .size = os_size,
+    .stamp = os_stamp,
     .truncate = os_truncate,
     .sync = os_sync,
     .lock = os_lock,
@@ -144,6 +160,7 @@ static caisson_status os_open(csn_fs *fs, const char *path, csn_open_mode mode, 
     static const int flags[] = {
         [CSN_OPEN_READ] = O_RDONLY,
         [CSN_OPEN_CREATE_NEW] = O_RDWR | O_CREAT | O_EXCL,
+        [CSN_OPEN_CREATE_PRIVATE] = O_RDWR | O_CREAT | O_EXCL,
         [CSN_OPEN_READ_WRITE] = O_RDWR,
     };
     size_t n = strlen(path);
@@ -151,11 +168,11 @@ static caisson_status os_open(csn_fs *fs, const char *path, csn_open_mode mode, 
     CSN_TRY(csn_alloc(1, sizeof(*f) + n + 1, (void **)&f, err));
     memcpy(f->path, path, n + 1);
     do {
-        f->fd = open(path, flags[mode] | O_CLOEXEC, 0644);
+        f->fd = open(path, flags[mode] | O_CLOEXEC, mode == CSN_OPEN_CREATE_PRIVATE ? 0600 : 0644);
     } while (f->fd < 0 && errno == EINTR);
     if (f->fd < 0) {
         caisson_status status =
-            fail_io(err, path, mode == CSN_OPEN_CREATE_NEW ? "cannot create" : "cannot open");
+            fail_io(err, path, (flags[mode] & O_CREAT) != 0 ? "cannot create" : "cannot open");
         csn_free(f);
         return status;
     }

@@ -176,7 +176,7 @@ class Tensor(tool.Case):
 class Verify(tool.Case):
     def test_valid_file(self):
         r = self.ok("verify", TINY, "--json").json
-        self.assertEqual(r, [{"file": TINY, "valid": True, "problems": []}])
+        self.assertEqual(r, [{"file": TINY, "valid": True, "problems": [], "signed_by": None}])
         self.assertIn("valid", self.ok("verify", TINY).out)
 
     def test_flipped_tensor_byte_is_named(self):

@@ -100,6 +100,10 @@ static caisson_status faulty_size(csn_file *f, uint64_t *ret, caisson_error *err
     FAULTY_CHECK(((faulty_file *)f)->fs, FAULTY_SIZE, f->path);
     return csn_file_size(faulty_inner(f), ret, err);
 }
+static caisson_status faulty_stamp(csn_file *f, csn_file_stamp *ret, caisson_error *err) {
+    FAULTY_CHECK(((faulty_file *)f)->fs, FAULTY_SIZE, f->path);
+    return faulty_inner(f)->ops->stamp(faulty_inner(f), ret, err);
+}
 static caisson_status faulty_truncate(csn_file *f, uint64_t size, caisson_error *err) {
     FAULTY_CHECK(((faulty_file *)f)->fs, FAULTY_TRUNCATE, f->path);
     return faulty_inner(f)->ops->truncate(faulty_inner(f), size, err);
@@ -132,6 +136,7 @@ static caisson_status faulty_open(csn_fs *fs, const char *path, csn_open_mode mo
         .read = faulty_read,
         .write = faulty_write,
         .size = faulty_size,
+        .stamp = faulty_stamp,
         .truncate = faulty_truncate,
         .sync = faulty_sync,
         .lock = faulty_lock,

@@ -16,6 +16,7 @@ typedef struct memory_fs_node {
     char *path;
     uint8_t *bytes;
     size_t len;
+    int64_t changed_ns;     /* the test's to change */
     const csn_file *holder; /* of the lock */
 } memory_fs_node;
 
@@ -106,6 +107,12 @@ static caisson_status memory_file_size(csn_file *f, uint64_t *ret, caisson_error
     *ret = ((memory_fs_file *)f)->node->len;
     return CAISSON_OK;
 }
+static caisson_status memory_file_stamp(csn_file *f, csn_file_stamp *ret, caisson_error *err) {
+    (void)err;
+    memory_fs_node *node = ((memory_fs_file *)f)->node;
+    *ret = (csn_file_stamp){.size = node->len, .changed_ns = node->changed_ns};
+    return CAISSON_OK;
+}
 static caisson_status memory_file_sync(csn_file *f, caisson_error *err) {
     (void)f;
     (void)err;
@@ -146,6 +153,7 @@ static caisson_status memory_fs_open(csn_fs *fs, const char *path, csn_open_mode
         .read = memory_file_read,
         .write = memory_file_write,
         .size = memory_file_size,
+        .stamp = memory_file_stamp,
         .truncate = memory_file_truncate,
         .sync = memory_file_sync,
         .lock = memory_file_lock,
@@ -155,7 +163,8 @@ static caisson_status memory_fs_open(csn_fs *fs, const char *path, csn_open_mode
     };
     memory_fs *m = (memory_fs *)fs;
     memory_fs_node *node = memory_fs_find(m, path);
-    if ((node == NULL) == (mode != CSN_OPEN_CREATE_NEW)) {
+    bool makes = mode == CSN_OPEN_CREATE_NEW || mode == CSN_OPEN_CREATE_PRIVATE;
+    if ((node == NULL) == !makes) {
         return CSN_FAIL(err, CAISSON_E_IO, .file = path, .what = "cannot open");
     }
     if (node == NULL) {

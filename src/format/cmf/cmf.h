@@ -107,6 +107,8 @@ typedef struct csn_cmf {
  * masks zero. Errors: IO, MAGIC, VERSION, FEATURE, BOUNDS, PARSE, HASH, LIMIT, UNSUPPORTED (an
  * activation that is not known), NOMEM; file, section and tensor are filled in. */
 caisson_status csn_cmf_open(csn_fs *fs, const char *path, csn_cmf **ret, caisson_error *err);
+/* The same for an open file, which becomes the reader's, or is closed on failure. */
+caisson_status csn_cmf_open_file(csn_file *f, csn_cmf **ret, caisson_error *err);
 void csn_cmf_close(csn_cmf *c); /* NULL is fine */
 
 /* Reads a whole section (vocab, masks, ...) into *ret; an empty section gives an empty buffer. */

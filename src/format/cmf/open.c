@@ -110,12 +110,25 @@ static caisson_status open_bit_sections(csn_cmf *c, caisson_error *err) {
 }
 
 caisson_status csn_cmf_open(csn_fs *fs, const char *path, csn_cmf **ret, caisson_error *err) {
-    csn_cmf *c;
-    CSN_TRY(CSN_NEW(1, &c, err));
-    caisson_status status = csn_fs_open(fs, path, CSN_OPEN_READ, &c->file, err);
-    if (status == CAISSON_OK) {
-        status = open_envelope(c, err);
+    csn_file *f;
+    caisson_status status = csn_fs_open(fs, path, CSN_OPEN_READ, &f, err);
+    if (status != CAISSON_OK) {
+        csn_error_file(err, path);
+        return status;
     }
+    return csn_cmf_open_file(f, ret, err);
+}
+
+caisson_status csn_cmf_open_file(csn_file *f, csn_cmf **ret, caisson_error *err) {
+    csn_cmf *c;
+    caisson_status status = CSN_NEW(1, &c, err);
+    if (status != CAISSON_OK) {
+        csn_error_file(err, f->path);
+        csn_file_close(f);
+        return status;
+    }
+    c->file = f;
+    status = open_envelope(c, err);
     if (status == CAISSON_OK) {
         status = open_header(c, err);
     }
@@ -126,7 +139,7 @@ caisson_status csn_cmf_open(csn_fs *fs, const char *path, csn_cmf **ret, caisson
         status = open_bit_sections(c, err);
     }
     if (status != CAISSON_OK) {
-        csn_error_file(err, path);
+        csn_error_file(err, f->path);
         csn_cmf_close(c);
         return status;
     }

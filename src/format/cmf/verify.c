@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "base/hash64.h"
+#include "base/hex.h"
 #include "format/cmf/cmf_internal.h"
 
 enum { BLOCK = CSN_DIGEST_PIECE, READ = 64 << 10 };
@@ -186,8 +187,8 @@ static bool find_fault(const struct job *j, size_t i, csn_hash64_salts *known, c
     } else if (it->digest != NULL &&
                (compute_digest(j, it, digest), memcmp(digest, it->digest, sizeof(digest)) != 0)) {
         a.what = "bytes do not have the stored digest, though their hash64 agrees";
-        csn_digest_hex(it->digest, want_text);
-        csn_digest_hex(digest, got_text);
+        csn_hex_encode(it->digest, CSN_DIGEST_BYTES, want_text);
+        csn_hex_encode(digest, CSN_DIGEST_BYTES, got_text);
     } else {
         return false;
     }
