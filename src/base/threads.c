@@ -49,9 +49,40 @@ struct csn_pool {
     pthread_mutex_t mutex; /* guards only the sleeping: held while testing before a wait */
     pthread_cond_t start;
     pthread_cond_t done;
+    _Atomic int caller_cpu; /* where the caller was when it announced this region */
     unsigned n_started; /* workers to join */
     struct worker workers[];
 };
+
+/* Linux may wake a thread on the CPU of the one that wakes it, and leaves two there for long: while
+ * one runs the other is parked, so no CPU looks overloaded, and two threads are slower than one. A
+ * worker that finds itself on the caller's CPU goes to another one, then is free to move again. */
+static void leave_caller(csn_pool *p) {
+#ifdef CPU_COUNT
+    int cpu = sched_getcpu();
+    cpu_set_t allowed;
+    if (cpu < 0 || cpu >= CPU_SETSIZE ||
+        cpu != atomic_load_explicit(&p->caller_cpu, memory_order_relaxed) ||
+        sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+        return;
+    }
+    cpu_set_t others = allowed;
+    CPU_CLR(cpu, &others);
+    if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof(others), &others) == 0) {
+        (void)sched_setaffinity(0, sizeof(allowed), &allowed);
+    }
+#else
+    (void)p;
+#endif
+}
+
+static void announce_cpu(csn_pool *p) {
+#ifdef CPU_COUNT
+    atomic_store_explicit(&p->caller_cpu, sched_getcpu(), memory_order_relaxed);
+#else
+    (void)p;
+#endif
+}
 
 /* Spins until *value differs from v, or equals it; false: not yet. */
 static bool spin(_Atomic unsigned *value, unsigned v, bool until_equal) {
@@ -79,6 +110,7 @@ static void *work(void *arg) {
             }
             atomic_fetch_sub(&p->n_parked, 1);
             pthread_mutex_unlock(&p->mutex);
+            leave_caller(p);
         }
         seen++;
         if (atomic_load(&p->stop)) {
@@ -86,6 +118,7 @@ static void *work(void *arg) {
         }
         p->fn(p->ctx, w->index, p->n_threads);
         if (atomic_fetch_sub(&p->n_busy, 1) == 1 && atomic_load(&p->caller_parked)) {
+            leave_caller(p);
             pthread_mutex_lock(&p->mutex); /* the caller may be about to park */
             pthread_cond_signal(&p->done);
             pthread_mutex_unlock(&p->mutex);
@@ -168,6 +201,7 @@ void csn_pool_run(csn_pool *p, csn_pool_fn fn, void *ctx) {
         fn(ctx, 0, 1);
         return;
     }
+    announce_cpu(p);
     p->fn = fn;
     p->ctx = ctx;
     atomic_store_explicit(&p->n_busy, p->n_threads - 1, memory_order_relaxed);
