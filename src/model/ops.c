@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/ops.h"
 
+#include <stdatomic.h>
+
 enum {
+    PIECE_BYTES = 256 << 10, /* of weights: pieces that threads take in turn are not smaller */
     FINE_ROWS = 2048, /* rows whose two parts stay in cache until they are added; a kernel wants
                          long pieces (few_i8_avx2.h) */
     ROW_GRAIN = 16,   /* rows that one thread owns: a cache line of f32 results */
@@ -45,6 +48,8 @@ struct linear {
     csn_x8 x8[CSN_MAX_LINEAR];
     int i_x8[CSN_MAX_LINEAR]; /* which x8 a product reads; -1: f32 activations */
     unsigned n_x8;
+    unsigned n_pieces;
+    _Atomic unsigned next; /* piece that no thread has taken */
 };
 
 struct prepare {
@@ -129,8 +134,8 @@ static void run_runs(const struct linear *l, const csn_runs *runs, int i_item, u
     }
 }
 
-static void run_linear(void *ctx, unsigned i_thread, unsigned n_threads) {
-    const struct linear *l = ctx;
+/* Each thread its share, where products have rows to leave out. */
+static void run_masked(const struct linear *l, unsigned i_thread, unsigned n_threads) {
     uint64_t r0 = 0;
     uint64_t r1 = 0;
     for (unsigned i = 0; i < l->n_items; i++) {
@@ -154,6 +159,49 @@ static void run_linear(void *ctx, unsigned i_thread, unsigned n_threads) {
     }
 }
 
+/* Piece i of k of all products' rows. */
+static void run_piece(const struct linear *l, unsigned i, unsigned k) {
+    uint64_t r0 = 0;
+    uint64_t r1 = 0;
+    for (unsigned j = 0; j < l->n_items; j++) {
+        csn_share(l->items[j].w->rows, ROW_GRAIN, i, k, &r0, &r1);
+        if (r0 < r1) {
+            run_rows(l, j, r0, r1);
+        }
+    }
+    if (l->after != NULL && r0 < r1) {
+        l->after(l->ctx, l->n, r0, r1);
+    }
+}
+
+static void run_linear(void *ctx, unsigned i_thread, unsigned n_threads) {
+    struct linear *l = ctx;
+    if (l->n_pieces == 0) {
+        run_masked(l, i_thread, n_threads);
+    } else if (l->n_pieces == n_threads) {
+        run_piece(l, i_thread, n_threads);
+    } else {
+        unsigned i;
+        while ((i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) < l->n_pieces) {
+            run_piece(l, i, l->n_pieces);
+        }
+    }
+}
+
+/* Large products go in more pieces than there are threads, so that a slow one does less. 0: rows
+ * are left out. */
+static unsigned count_pieces(const struct linear *l) {
+    unsigned n_threads = csn_pool_n_threads(l->ops->pool);
+    uint64_t pieces = 0;
+    for (unsigned i = 0; i < l->n_items; i++) {
+        if (l->items[i].runs != NULL) {
+            return 0;
+        }
+        pieces += l->items[i].w->m.nbytes / PIECE_BYTES;
+    }
+    return pieces < (uint64_t)4 * n_threads ? n_threads : pieces < 4096 ? (unsigned)pieces : 4096;
+}
+
 void csn_ops_linear(csn_ops *ops, const csn_linear *items, unsigned n_items, const float *x,
                     uint64_t x_stride, uint64_t n, csn_after_fn after, void *ctx) {
     struct linear l = {.ops = ops,
@@ -168,13 +216,15 @@ void csn_ops_linear(csn_ops *ops, const csn_linear *items, unsigned n_items, con
         return;
     }
     prepare(&l);
+    l.n_pieces = count_pieces(&l);
     csn_pool_run(ops->pool, run_linear, &l);
 }
 
 struct fine {
     struct linear l;
-    csn_x8 x8;    /* [2n]: the vectors, then what they left over */
-    float *parts; /* [2n][y_stride] */
+    _Atomic uint64_t next; /* row that no thread has taken */
+    csn_x8 x8;             /* [2n]: the vectors, then what they left over */
+    float *parts;          /* [2n][y_stride] */
 };
 
 /* The second half of the vectors. */
@@ -214,28 +264,28 @@ static void fine_span(void *ctx, uint64_t t0, uint64_t t1) {
 }
 
 static void run_fine(void *ctx, unsigned i_thread, unsigned n_threads) {
-    const struct fine *f = ctx;
+    (void)i_thread;
+    (void)n_threads;
+    struct fine *f = ctx;
     const struct linear *l = &f->l;
     const csn_linear *item = &l->items[0];
     const csn_weight *w = item->w;
     const uint64_t stride = item->y_stride;
     uint64_t r0;
-    uint64_t r1;
-    csn_share(w->rows, ROW_GRAIN, i_thread, n_threads, &r0, &r1);
-    for (uint64_t b = r0; b < r1; b += FINE_ROWS) {
-        uint64_t n_rows = r1 - b < FINE_ROWS ? r1 - b : FINE_ROWS;
-        w->i8(&w->m, &f->x8, 2 * l->n, f->parts, stride, b, b + n_rows);
+    while ((r0 = atomic_fetch_add_explicit(&f->next, FINE_ROWS, memory_order_relaxed)) < w->rows) {
+        uint64_t n_rows = w->rows - r0 < FINE_ROWS ? w->rows - r0 : FINE_ROWS;
+        w->i8(&w->m, &f->x8, 2 * l->n, f->parts, stride, r0, r0 + n_rows);
         for (uint64_t t = 0; t < l->n; t++) {
-            float *y = item->y + t * stride + b;
-            memcpy(y, f->parts + t * stride + b, n_rows * sizeof(float));
-            l->ops->vec->add(y, f->parts + (l->n + t) * stride + b, n_rows);
+            float *y = item->y + t * stride + r0;
+            memcpy(y, f->parts + t * stride + r0, n_rows * sizeof(float));
+            l->ops->vec->add(y, f->parts + (l->n + t) * stride + r0, n_rows);
             if (w->bias != NULL) {
-                l->ops->vec->add(y, w->bias + b, n_rows);
+                l->ops->vec->add(y, w->bias + r0, n_rows);
             }
         }
-    }
-    if (l->after != NULL && r0 < r1) {
-        l->after(l->ctx, l->n, r0, r1);
+        if (l->after != NULL) {
+            l->after(l->ctx, l->n, r0, r0 + n_rows);
+        }
     }
 }
 
