@@ -50,7 +50,7 @@ struct csn_pool {
     pthread_cond_t start;
     pthread_cond_t done;
     _Atomic int caller_cpu; /* where the caller was when it announced this region */
-    unsigned n_started; /* workers to join */
+    unsigned n_started;     /* workers to join */
     struct worker workers[];
 };
 

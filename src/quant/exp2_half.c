@@ -10,8 +10,7 @@
 
 #include "quant/half.h"
 
-/* 2^(j / 16) */
-static const double sixteenths[16] = {
+const double csn_exp2_sixteenths[16] = {
     1.0,
     1.0442737824274138,
     1.0905077326652577,
@@ -30,10 +29,7 @@ static const double sixteenths[16] = {
     1.9152065613971474,
 };
 
-/* Arguments whose exp2f is one unit above the correctly rounded value; filled up with the last, so
- * that all are compared in a few vector steps without a branch. */
-enum { N_EXP2_ABOVE = 48 };
-static const uint16_t exp2_above[N_EXP2_ABOVE] = {
+const uint16_t csn_exp2_above[CSN_N_EXP2_ABOVE] = {
     0x1bf5, 0x21a6, 0x22d3, 0x2d80, 0x3263, 0x3352, 0x3749, 0x3959, 0x3c58, 0x402c, 0x422c, 0x4416,
     0x4516, 0x4616, 0x4716, 0x480b, 0x488b, 0x490b, 0x498b, 0x4a0b, 0x4a8b, 0x4b0b, 0x4b8b, 0x9df8,
     0x9f35, 0xb54e, 0xbb50, 0xbfa8, 0xc1d4, 0xc3d4, 0xc4ea, 0xc5ea, 0xc6ea, 0xc7ea, 0xc875, 0xc8f5,
@@ -83,14 +79,14 @@ float csn_exp2_half(uint16_t h) {
     sum = sum * r + 0.5;
     sum = sum * r + 1.0;
     int64_t k = (int64_t)n;
-    double root = sixteenths[k & 15];
+    double root = csn_exp2_sixteenths[k & 15];
     uint64_t bits = (uint64_t)((k >> 4) + 1023) << 52; /* 2^floor(n / 16), a normal number */
     double power;
     memcpy(&power, &bits, sizeof(power));
     float y = (float)((root + root * (sum * r)) * power);
     uint16_t above = 0;
-    for (int i = 0; i < N_EXP2_ABOVE; i++) {
-        above |= exp2_above[i] == h;
+    for (int i = 0; i < CSN_N_EXP2_ABOVE; i++) {
+        above |= csn_exp2_above[i] == h;
     }
     return csn_f32_from_bits(csn_f32_bits(y) + above);
 }

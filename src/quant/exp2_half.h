@@ -12,6 +12,12 @@
 
 #include <stdint.h>
 
+/* What kernels need to do the same for many at once: 2^(j / 16), and the arguments whose result is
+ * one unit above the correctly rounded value (filled up with the last, for vector steps). */
+enum { CSN_N_EXP2_ABOVE = 48 };
+extern const double csn_exp2_sixteenths[16];
+extern const uint16_t csn_exp2_above[CSN_N_EXP2_ABOVE];
+
 float csn_exp2_half(uint16_t h); /* any f16, NaN and infinities included */
 float csn_log2_half(uint16_t h); /* h a positive normal f16 */
 

@@ -4,6 +4,8 @@
  * Few vectors: the low nibbles of two groups of a row meet the even columns of x, the high ones the
  * odd columns (csn_x8.split), as unsigned codes; csn_x8.offset takes 8 * sum(x) away.
  */
+#include <math.h>
+
 #include "kernels/x86/few_i8_avx2.h"
 #include "kernels/x86/gemm_i8_avx2.h"
 #include "quant/exp2_half.h"
@@ -32,24 +34,67 @@ CSN_INLINE __m128i load_128(const uint8_t *p) {
 
 /* ---- q4tp: scales from ladders ---- */
 
+/* csn_exp2_half for four arguments in [-150, 128), the same steps. */
+CSN_INLINE __m128 exp2_of_4(__m128 x) {
+    const __m256d magic = _mm256_set1_pd(6755399441055744.0);
+    __m256d d = _mm256_cvtps_pd(x);
+    __m256d shifted = _mm256_add_pd(_mm256_mul_pd(d, _mm256_set1_pd(16.0)), magic);
+    __m256d n = _mm256_sub_pd(shifted, magic);
+    __m256d r = _mm256_mul_pd(_mm256_sub_pd(d, _mm256_mul_pd(n, _mm256_set1_pd(1.0 / 16.0))),
+                              _mm256_set1_pd(0.69314718055994530942));
+    static const double terms[] = {1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0};
+    __m256d sum = _mm256_set1_pd(1.0 / 5040.0);
+    CSN_UNROLL
+    for (int i = 0; i < 6; i++) {
+        sum = _mm256_add_pd(_mm256_mul_pd(sum, r), _mm256_set1_pd(terms[i]));
+    }
+    __m256i k = _mm256_sub_epi64(_mm256_castpd_si256(shifted), _mm256_castpd_si256(magic));
+    __m256d root =
+        _mm256_i64gather_pd(csn_exp2_sixteenths, _mm256_and_si256(k, _mm256_set1_epi64x(15)), 8);
+    __m256i e = _mm256_srli_epi64(_mm256_add_epi64(k, _mm256_set1_epi64x(1023 * 16)), 4);
+    __m256d power = _mm256_castsi256_pd(_mm256_slli_epi64(e, 52));
+    __m256d y = _mm256_add_pd(root, _mm256_mul_pd(root, _mm256_mul_pd(sum, r)));
+    return _mm256_cvtpd_ps(_mm256_mul_pd(y, power));
+}
+
+/* csn_exp2_half of eight halves; above: 1 where the result is a unit above the rounded one. */
+CSN_INLINE __m256 exp2_of_8(__m128i halves, __m256i above) {
+    __m256 x = _mm256_cvtph_ps(halves);
+    __m256 y = _mm256_set_m128(exp2_of_4(_mm256_extractf128_ps(x, 1)),
+                               exp2_of_4(_mm256_castps256_ps128(x)));
+    y = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(y), above));
+    y = _mm256_andnot_ps(_mm256_cmp_ps(x, _mm256_set1_ps(-150.0f), _CMP_LT_OQ), y);
+    y = _mm256_blendv_ps(y, _mm256_set1_ps(INFINITY),
+                         _mm256_cmp_ps(x, _mm256_set1_ps(128.0f), _CMP_GE_OQ));
+    return _mm256_blendv_ps(y, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+}
+
 /* The ladders of eight rows as csn_q4tp_ladder makes them: 31 products one after the other, so
  * eight rows go side by side. */
 static void eight_ladders(const struct q4 *m, const uint64_t row[8],
                           float rung[8][CSN_Q4TP_RUNGS]) {
-    _Alignas(32) float first[8];
-    _Alignas(32) float ratio[8];
+    int32_t params[8]; /* lo, step << 16 */
     for (uint64_t i = 0; i < 8; i++) {
-        const uint8_t *q = m->params + 4 * row[i];
-        first[i] = csn_exp2_half(csn_load16(q));
-        ratio[i] = csn_exp2_half(csn_load16(q + 2));
+        params[i] = csn_load32(m->params + 4 * row[i]);
     }
-    __m256 t = _mm256_load_ps(first);
+    __m256i both = csn_load256(params);
+    __m256i above = _mm256_setzero_si256();
+    for (int i = 0; i < CSN_N_EXP2_ABOVE; i++) {
+        __m256i h = _mm256_set1_epi16((int16_t)csn_exp2_above[i]);
+        above = _mm256_or_si256(above, _mm256_cmpeq_epi16(both, h));
+    }
+    const __m256i low = _mm256_set1_epi32(0xFFFF);
+    __m256i halves = _mm256_packus_epi32(_mm256_and_si256(both, low), _mm256_srli_epi32(both, 16));
+    halves = _mm256_permute4x64_epi64(halves, 0xD8); /* lo of eight rows, then step */
+    __m256 t =
+        exp2_of_8(_mm256_castsi256_si128(halves), _mm256_and_si256(above, _mm256_set1_epi32(1)));
+    __m256 ratio = exp2_of_8(_mm256_extracti128_si256(halves, 1), _mm256_srli_epi32(above, 31));
     for (int c = 0; c < CSN_Q4TP_RUNGS; c += 8) {
         __m256i v[8];
         CSN_UNROLL
         for (int k = 0; k < 8; k++) {
             v[k] = _mm256_castps_si256(t);
-            t = _mm256_mul_ps(t, _mm256_load_ps(ratio));
+            t = _mm256_mul_ps(t, ratio);
         }
         csn_transpose8(v);
         CSN_UNROLL
@@ -107,6 +152,10 @@ static uint64_t q4tp_unpack(const void *ctx, const uint64_t r[FEW_ROWS], uint64_
         row[k] = row[k] < m->rows ? row[k] : m->rows - 1;
     }
     eight_ladders(m, row, rung);
+    for (uint64_t k = 0; k < FEW_ROWS; k++) { /* too slow streams for the hardware to look ahead */
+        csn_prefetch(m->params + 4 * row[k], 128);
+        csn_prefetch(m->codes + row[k] * m->code_bytes, 512);
+    }
     for (uint64_t k = 0; k < 8; k++) {
         unpack_scales(m->codes + row[k] * m->code_bytes, m->gpr, rung[k],
                       m->room + k * padded_groups(m->gpr));
