@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/json.h"
 #include "commands.h"
 #include "open.h"
@@ -100,6 +101,8 @@ static int print_result(const job *j, const result *pp, const result *tg, uint64
     csn_jw_u64(&w, threads);
     csn_jw_key(&w, CSN_STR("compute"));
     csn_jw_str(&w, csn_str_from(cli_text(j->args, "compute", "int8")));
+    csn_jw_key(&w, CSN_STR("cpu_has_fma"));
+    csn_jw_bool(&w, csn_cpu_has_fma());
     csn_jw_object_end(&w);
     int rc = CLI_OK;
     if (csn_jw_end(&w) == CAISSON_OK) {

@@ -4,6 +4,7 @@
 #include "api_internal.h"
 
 #include "base/alloc.h"
+#include "base/cpu.h"
 
 static const char im_start[] = "<|im_start|>";
 static const char im_end[] = "<|im_end|>";
@@ -167,6 +168,11 @@ static caisson_status open_parts(caisson_model *m, const caisson_open_options *o
         csn_store_options so = {.no_mmap = o->no_mmap, .guard_mappings = o->guard_mappings};
         CSN_TRY(csn_store_new(m->cmf, &so, &m->store, err));
         CSN_TRY(csn_model_new(m->store, &m->model, err));
+        if (!csn_cpu_has_fma()) {
+            tell(&log,
+                 "this CPU has no fused multiply-add: f32 arithmetic is worked out in software "
+                 "and slow; the results are the same");
+        }
     }
     if (!o->no_text) {
         CSN_TRY(open_text(m, o, &log, err));

@@ -53,6 +53,10 @@ uint32_t csn_cpu_flags(void) {
     return f & atomic_load_explicit(&mask, memory_order_relaxed) & ~(UINT32_C(1) << 31);
 }
 
+bool csn_cpu_has_fma(void) {
+    return (csn_cpu_flags() & (CSN_CPU_FMA | CSN_CPU_NEON)) != 0;
+}
+
 void csn_cpu_mask(uint32_t m) {
     atomic_store(&mask, m);
 }

@@ -6,6 +6,7 @@ import array
 import json
 import math
 import os
+import platform
 import stat
 import struct
 
@@ -350,6 +351,9 @@ class Bench(tool.Case):
 
     def test_parts_can_be_left_out(self):
         r = self.ok("bench", TINY, "-p", 0, "-n", 4, "-r", 1, "--json").json
+        if os.path.exists("/proc/cpuinfo") and platform.machine() == "x86_64":
+            flags = tool.read("/proc/cpuinfo", "r").split("flags", 1)[1].split("\n", 1)[0].split()
+            self.assertEqual(r["cpu_has_fma"], "fma" in flags)
         self.assertEqual(r["pp"], {"n": 0, "tokens_per_s": 0.0, "stddev": 0.0})
 
     def test_human_form(self):

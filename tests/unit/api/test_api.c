@@ -12,6 +12,7 @@
 #include "unit/test.h"
 
 #include "base/alloc.h"
+#include "base/cpu.h"
 
 #define TINY CSN_SOURCE_DIR "/tests/golden/cmf/files/tiny-f32.cmf"
 enum { N_VOCAB = 344, N_PROMPT = 7 };
@@ -62,6 +63,35 @@ static void facts_of_a_model(void **state) {
     assert_true(caisson_model_is_eos(m, 342));
     assert_false(caisson_model_is_eos(m, 341));
     caisson_model_close(m);
+}
+
+static void count_fma_lines(void *ctx, caisson_log_level level, const char *line) {
+    *(int *)ctx += level == CAISSON_LOG_WARN && strstr(line, "no fused multiply-add") != NULL;
+}
+
+/* A user whose CPU works fused steps out in software is told why f32 is slow: once a model. */
+static void a_cpu_without_fma_is_told(void **state) {
+    (void)state;
+    caisson_error err;
+    caisson_model *m = NULL;
+    int n_told = 0;
+    caisson_open_options o = {
+        .struct_size = sizeof(o), .on_log = count_fma_lines, .log_ctx = &n_told};
+    ASSERT_OK(caisson_model_open(TINY, &o, &m, &err), &err);
+    caisson_model_close(m);
+    assert_int_equal(n_told, csn_cpu_has_fma() ? 0 : 1);
+    uint32_t flags = csn_cpu_flags();
+    csn_cpu_mask(0); /* as CSN_TEST_CPU_MASK=0 for the whole program */
+    n_told = 0;
+    ASSERT_OK(caisson_model_open(TINY, &o, &m, &err), &err);
+    caisson_model_close(m);
+    assert_int_equal(n_told, 1);
+    n_told = 0;
+    o.text_only = true; /* nothing is computed */
+    ASSERT_OK(caisson_model_open(TINY, &o, &m, &err), &err);
+    caisson_model_close(m);
+    assert_int_equal(n_told, 0);
+    csn_cpu_mask(flags);
 }
 
 static void errors_name_the_file(void **state) {
@@ -669,6 +699,7 @@ static void every_allocation_of_a_generation_can_fail(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(facts_of_a_model),
+        cmocka_unit_test(a_cpu_without_fma_is_told),
         cmocka_unit_test(errors_name_the_file),
         cmocka_unit_test(a_null_error_is_fine),
         cmocka_unit_test(null_is_fine_for_everything_that_frees),
