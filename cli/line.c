@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -25,6 +26,8 @@ struct cli_reader {
     const char *prompt;
     char *line;       /* getline's buffer */
     sigset_t outside; /* the signal mask while no line is read */
+    struct termios normal;
+    bool has_normal; /* normal: how the terminal was found */
     size_t cap;
 };
 
@@ -76,12 +79,33 @@ static int el_getc_or_interrupt(EditLine *el, wchar_t *ret) {
     }
 }
 
+/* While an answer runs the terminal collects whole lines, and would make a NUL of a Ctrl-D typed
+ * there: its end-of-file key is off for so long, so the editor gets the Ctrl-D itself. */
+static void while_answering(const cli_reader *r) {
+    if (r->has_normal) {
+        struct termios t = r->normal;
+        t.c_cc[VEOF] = _POSIX_VDISABLE;
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &t);
+    }
+}
+
+/* The key is back and single characters come through, in one step: libedit, which takes over from
+ * here, believes only what it finds in a terminal that collects lines. */
+static void before_editing(const cli_reader *r) {
+    if (r->has_normal) {
+        struct termios t = r->normal;
+        t.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &t);
+    }
+}
+
 static bool start_libedit(cli_reader *r) {
     /* Letters beyond ASCII need a UTF-8 locale; numbers stay as in C. */
     setlocale(LC_CTYPE, "");
     if (MB_CUR_MAX < 2) {
         setlocale(LC_CTYPE, "C.UTF-8");
     }
+    r->has_normal = tcgetattr(STDIN_FILENO, &r->normal) == 0;
     r->el = el_init("caisson", stdin, stdout, stderr);
     r->history = history_init();
     if (r->el == NULL || r->history == NULL) {
@@ -134,6 +158,9 @@ void cli_reader_free(cli_reader *r) {
     if (r->el != NULL) {
         el_end(r->el);
     }
+    if (r->has_normal) {
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &r->normal);
+    }
     free(r->history_path);
     free(r->line);
     free(r);
@@ -149,7 +176,9 @@ static cli_line next_edited(cli_reader *r, const char **ret, size_t *ret_n) {
     sigemptyset(&interrupt);
     sigaddset(&interrupt, SIGINT);
     sigprocmask(SIG_BLOCK, &interrupt, &r->outside);
+    before_editing(r);
     const char *line = el_gets(r->el, &n);
+    while_answering(r);
     sigprocmask(SIG_SETMASK, &r->outside, NULL);
     if (cli_interrupted()) {
         el_reset(r->el);

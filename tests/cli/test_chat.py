@@ -165,6 +165,25 @@ class Chat(tool.Case):
         t.send("\x03")
         self.assertEqual(t.wait(), OK)
 
+    def test_ctrl_d_during_an_answer_leaves_behind_it(self):
+        t = self.terminal("chat", TINY, *ENDLESS, "-n", 4000)
+        t.prompt()
+        t.send("Hello\r")
+        t.expect("\033\\[32m.")  # the answer has begun
+        t.send("\x04")
+        before = t.text
+        self.assertEqual(t.wait(), OK)  # nothing more is typed
+        self.assertRegex(before + t.text, r"decode [0-9.]+ tokens/s\]")  # the answer went on to its end
+
+    def test_a_line_typed_during_an_answer_is_the_next_message(self):
+        t = self.terminal("chat", TINY, *ENDLESS, "-n", 4000)
+        t.prompt()
+        t.send("Hello\r")
+        t.expect("\033\\[32m.")
+        t.send("/set top_k 7\r\x04")
+        t.expect("top_k = 7")
+        self.assertEqual(t.wait(), OK)
+
     def test_ctrl_c_at_the_prompt_with_half_a_line(self):
         t = self.terminal("chat", TINY, *GREEDY)
         t.prompt()
