@@ -64,6 +64,7 @@ const csn_jfield csn_arch_fields[CSN_ARCH_N_FIELDS] = {
     BOOL(loop_final_norm, "loop_final_norm", 0),
     CSN_JCHECK("caisson.longrope", CSN_JT_OBJECT, OPT),
     BOOL(sliding_all, "caisson.sliding_all", 0),
+    CSN_JCHECK("caisson.no_rope_layers", CSN_JT_ARRAY, OPT),
 };
 _Static_assert(CSN_ARCH_N_FIELDS <= 64, "csn_jfields_read has 64 bits for what it saw");
 
@@ -74,6 +75,7 @@ const csn_jfield csn_yarn_fields[CSN_YARN_N_FIELDS] = {
     F32(yarn.beta_slow, "beta_slow", 0),
     F32(yarn.attention_factor, "attention_factor", 0),
     F32(yarn.mscale_all_dim, "mscale_all_dim", OPT),
+    BOOL(yarn.untruncated, "caisson.untruncated", 0),
 };
 const csn_jfield csn_mla_fields[CSN_MLA_N_FIELDS] = {
     U32(mla.kv_lora_rank, "kv_lora_rank", REQ),
@@ -197,6 +199,20 @@ static caisson_status read_heads_per_layer(const csn_jval *list, csn_arena *aren
                         "multiples of num_kv_heads above 0");
         }
         a->attention_heads_per_layer[it.index] = (uint32_t)u;
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status read_no_rope(const csn_jval *list, csn_arena *arena, csn_arch *a,
+                                   caisson_error *err) {
+    CSN_TRY(CSN_ARENA_NEW(arena, a->n_layers, &a->no_rope, err));
+    for (csn_jiter it = csn_jval_iter(list); csn_jiter_next(&it);) {
+        uint64_t i = 0;
+        if (!csn_jval_u64(it.value, &i) || i >= a->n_layers || a->no_rope[i]) {
+            return fail(err, "caisson.no_rope_layers", "element has the wrong type or range",
+                        "layer numbers, each once");
+        }
+        a->no_rope[i] = true;
     }
     return CAISSON_OK;
 }
@@ -379,6 +395,10 @@ caisson_status csn_arch_parse(const csn_jval *object, csn_arena *arena, csn_arch
                              &a.n_rope_freq_factors, err));
     }
     CSN_TRY(read_objects(object, arena, &a, err));
+    v = csn_jval_get(object, "caisson.no_rope_layers");
+    if (csn_jval_kind(v) == CSN_JSON_ARRAY) {
+        CSN_TRY(read_no_rope(v, arena, &a, err));
+    }
     for (size_t i = 0; i < CSN_ARCH_N_FIELDS; i++) {
         bool is_seen = (seen >> i & 1) != 0;
         if (csn_arch_fields[i].offset == offsetof(csn_arch, activation_situ_beta)) {
@@ -418,6 +438,9 @@ bool csn_arch_is_local(const csn_arch *arch, uint32_t i_layer) {
 }
 
 uint32_t csn_arch_rotary_dim(const csn_arch *arch, uint32_t i_layer) {
+    if (arch->no_rope != NULL && i_layer < arch->n_layers && arch->no_rope[i_layer]) {
+        return 0;
+    }
     float factor = arch->partial_rotary_factor;
     uint32_t head_dim = arch->head_dim;
     bool is_sliding =

@@ -59,6 +59,7 @@ typedef struct csn_arch {
         bool has_mscale_all_dim;
         float mscale_all_dim;
         uint32_t original_max_position_embeddings;
+        bool untruncated; /* the ramp begins and ends between dims, key "caisson.untruncated" */
     } yarn;
     /* Phi longrope, key "caisson.longrope" {short_factor, long_factor,
      * original_max_position_embeddings, attention_factor}. A token at position p of a request whose
@@ -70,6 +71,10 @@ typedef struct csn_arch {
         uint32_t original_max_position_embeddings;
         float attention_factor;
     } longrope;
+
+    /* [n_layers] or NULL: true where queries and keys are not rotated. Key
+     * "caisson.no_rope_layers": the numbers of those layers. */
+    bool *no_rope;
 
     /* Layer i is global iff (i + 1) % sliding_window_pattern == 0; the others, and layers typed
      * SlidingAttention, see the last sliding_window keys, their own included. With no pattern and
@@ -133,7 +138,7 @@ void csn_arch_write(const csn_arch *arch, csn_jw *w);
 
 /* True if layer i sees only the last sliding_window keys. */
 bool csn_arch_is_local(const csn_arch *arch, uint32_t i_layer);
-/* Rotated dims of a head: max(2, trunc(head_dim * factor)), even. */
+/* Rotated dims of a head: max(2, trunc(head_dim * factor)), even; 0 in a layer of no_rope. */
 uint32_t csn_arch_rotary_dim(const csn_arch *arch, uint32_t i_layer);
 
 #endif

@@ -7,8 +7,8 @@
 #include "base/json_fields.h"
 
 enum {
-    CSN_ARCH_N_FIELDS = 50,
-    CSN_YARN_N_FIELDS = 6,
+    CSN_ARCH_N_FIELDS = 51,
+    CSN_YARN_N_FIELDS = 7,
     CSN_MLA_N_FIELDS = 6,
     CSN_MTP_N_FIELDS = 3,
     CSN_MOE_N_FIELDS = 8,

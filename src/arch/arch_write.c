@@ -98,6 +98,9 @@ static void write_yarn(csn_jw *w, const csn_arch *a) {
     if (a->yarn.has_mscale_all_dim) {
         put_f32(w, "mscale_all_dim", a->yarn.mscale_all_dim);
     }
+    if (a->yarn.untruncated) {
+        put_bool(w, "caisson.untruncated", true);
+    }
     end_object(w, a, "yarn", csn_yarn_fields, CSN_YARN_N_FIELDS);
 }
 
@@ -275,6 +278,16 @@ void csn_arch_write(const csn_arch *a, csn_jw *w) {
     write_longrope(w, a);
     if (a->sliding_all) {
         put_bool(w, "caisson.sliding_all", true);
+    }
+    if (a->no_rope != NULL) {
+        csn_jw_key(w, CSN_STR("caisson.no_rope_layers"));
+        csn_jw_array(w);
+        for (uint32_t i = 0; i < a->n_layers; i++) {
+            if (a->no_rope[i]) {
+                csn_jw_u64(w, i);
+            }
+        }
+        csn_jw_array_end(w);
     }
     put_unknown(w, a->source, csn_arch_fields, CSN_ARCH_N_FIELDS);
     csn_jw_object_end(w);

@@ -86,15 +86,20 @@ static void describe_attention(const csn_model *m, uint32_t i, csn_jw *w) {
     if (m->plan.v_norm) {
         block(w, "norm of value heads", "arch.attn_v_norm");
     }
-    block(w, r->is_local ? "rope, local base" : "rope",
-          r->is_local ? "local layer and arch.rope_local_base_freq" : "arch.rope_theta");
-    if (!r->is_local && a->n_rope_freq_factors != 0) {
+    bool is_scaled = !r->is_local && r->rotary_dim > 0;
+    if (r->rotary_dim == 0) {
+        block(w, "no rope", "arch has the layer in caisson.no_rope_layers");
+    } else {
+        block(w, r->is_local ? "rope, local base" : "rope",
+              r->is_local ? "local layer and arch.rope_local_base_freq" : "arch.rope_theta");
+    }
+    if (is_scaled && a->n_rope_freq_factors != 0) {
         block(w, "rope frequency factors", "arch.rope_freq_factors");
     }
-    if (!r->is_local && a->yarn.present) {
+    if (is_scaled && a->yarn.present) {
         block(w, "YaRN", "arch.yarn");
     }
-    if (!r->is_local && a->longrope.present) {
+    if (is_scaled && a->longrope.present) {
         block(w, "longrope", "arch has caisson.longrope");
     }
     if (m->plan.attn_softcap > 0.0f) {

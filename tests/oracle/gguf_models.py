@@ -17,7 +17,7 @@ import conversion  # noqa: E402
 from conversion import ModelBase  # noqa: E402
 
 HERE = pathlib.Path(os.path.dirname(__file__))
-for name in ("llama_rope3", "gemma", "phi3_longrope", "qwen2"):
+for name in ("llama_rope3", "gemma", "phi3_longrope", "qwen2", "smollm3"):
     source = HERE / "../golden/families" / name
     cls = conversion.get_model_class(ModelBase.load_hparams(source, False)["architectures"][0])
     cls.set_vocab = lambda self: self._set_vocab_none()

@@ -95,9 +95,6 @@ static caisson_status read_yarn(csn_config *r, csn_arch *a, caisson_error *err) 
     CSN_TRY(csn_config_f64(r, "beta_fast", &fast, err));
     CSN_TRY(csn_config_f64(r, "beta_slow", &slow, err));
     CSN_TRY(csn_config_bool(r, "truncate", &truncate, err));
-    if (!truncate) {
-        return csn_config_refuse(r, "truncate", "YaRN without rounding is not supported", err);
-    }
     if (original == 0) {
         return csn_config_refuse(r, "original_max_position_embeddings", "must not be 0", err);
     }
@@ -110,6 +107,7 @@ static caisson_status read_yarn(csn_config *r, csn_arch *a, caisson_error *err) 
                         : yarn_mscale(factor, 1.0);
     }
     a->yarn.present = true;
+    a->yarn.untruncated = !truncate;
     a->yarn.factor = (float)factor;
     a->yarn.beta_fast = fast > 0 ? (float)fast : 32.0f;
     a->yarn.beta_slow = slow > 0 ? (float)slow : 1.0f;

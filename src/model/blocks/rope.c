@@ -19,8 +19,12 @@ static void yarn(const csn_arch *a, uint32_t dim, float *inv_freq) {
     double original = (double)a->yarn.original_max_position_embeddings;
     const double two_pi = 6.283185307179586;
     double scale = (double)dim / (2.0 * log_base);
-    double low = floor(scale * csn_f64_log(original / ((double)a->yarn.beta_fast * two_pi)));
-    double high = ceil(scale * csn_f64_log(original / ((double)a->yarn.beta_slow * two_pi)));
+    double low = scale * csn_f64_log(original / ((double)a->yarn.beta_fast * two_pi));
+    double high = scale * csn_f64_log(original / ((double)a->yarn.beta_slow * two_pi));
+    if (!a->yarn.untruncated) {
+        low = floor(low);
+        high = ceil(high);
+    }
     low = low > 0.0 ? low : 0.0;
     high = high < (double)dim - 1.0 ? high : (double)dim - 1.0;
     double width = high > low ? high - low : 0.001;
@@ -51,7 +55,7 @@ static caisson_status make(const csn_arch *a, csn_rope *r, csn_arena *arena, cai
     for (uint32_t i = 0; i < half; i++) {
         f[i] = 1.0f / wavelength(base, i, r->rotary_dim);
     }
-    if (r->is_local) { /* scaling is for global layers */
+    if (r->is_local || half == 0) { /* scaling is for global layers that rotate */
         return CAISSON_OK;
     }
     if (a->n_rope_freq_factors != 0) {

@@ -130,7 +130,7 @@ static void defaults_are_those_of_the_format(void **state) {
 
 #define EVERYTHING                                                                                 \
     "{" BASE ",\"norm_style\":\"gemma\",\"rope_theta\":1000000.0,\"tie_word_embeddings\":true,"    \
-    "\"partial_rotary_factor\":0.5,\"yarn\":{\"factor\":4.0,"                                      \
+    "\"partial_rotary_factor\":0.5,\"yarn\":{\"factor\":4.0,\"caisson.untruncated\":true,"         \
     "\"original_max_position_embeddings\":4096,\"mscale_all_dim\":0.5,\"new\":7},"                 \
     "\"attention_heads_per_layer\":[4,4,2,4,4,4],\"hidden_act\":\"gelu_tanh\","                    \
     "\"embed_multiplier\":8.0,\"query_pre_attn_scalar\":256.0,\"sliding_window\":512,"             \
@@ -151,7 +151,8 @@ static void defaults_are_those_of_the_format(void **state) {
     "\"kda_gate_lower_bound\":-5.0,\"num_loops\":2,\"loop_final_norm\":true,"                      \
     "\"caisson.longrope\":{\"short_factor\":[1.0,1.0,1.0,1.0],\"long_factor\":[2.0,3.0,4.0,5.5],"  \
     "\"original_max_position_embeddings\":256,\"attention_factor\":1.19},"                         \
-    "\"caisson.sliding_all\":true,\"zz_unknown\":{\"deep\":[null,1e300]},\"another\":\"x\"}"
+    "\"caisson.sliding_all\":true,\"caisson.no_rope_layers\":[1,3],\"zz_unknown\":{\"deep\":["     \
+    "null,1e300]},\"another\":\"x\"}"
 
 static void every_key_is_read(void **state) {
     (void)state;
@@ -162,7 +163,8 @@ static void every_key_is_read(void **state) {
     assert_int_equal(a->hidden_act, CSN_ACT_GELU_TANH);
     assert_true(a->rope_theta == 1e6 && a->partial_rotary_factor == 0.5f);
     assert_true(a->yarn.present && a->yarn.factor == 4.0f && a->yarn.beta_fast == 32.0f);
-    assert_true(a->yarn.has_mscale_all_dim && a->yarn.mscale_all_dim == 0.5f);
+    assert_true(a->yarn.untruncated && a->yarn.has_mscale_all_dim &&
+                a->yarn.mscale_all_dim == 0.5f);
     assert_int_equal(a->attention_heads_per_layer[2], 2);
     assert_true(a->embed_multiplier == 8.0f && a->query_pre_attn_scalar == 256.0);
     assert_int_equal(a->sliding_window, 512);
@@ -186,6 +188,8 @@ static void every_key_is_read(void **state) {
     assert_true(a->logit_multiplier == 0.0625f && a->has_g3n);
     assert_true(a->has_kda_gate_lower_bound && a->kda_gate_lower_bound == -5.0);
     assert_true(a->num_loops == 2 && a->loop_final_norm && a->sliding_all);
+    assert_true(!a->no_rope[0] && a->no_rope[1] && a->no_rope[3]);
+    assert_true(csn_arch_rotary_dim(a, 1) == 0 && csn_arch_rotary_dim(a, 2) > 0);
     assert_true(a->longrope.present && a->longrope.n == 4 && a->longrope.long_factor[3] == 5.5);
     done(&p);
 }
@@ -265,7 +269,8 @@ static void null_stands_where_the_format_lets_it(void **state) {
                                            "logit_multiplier",
                                            "g3n",
                                            "kda_gate_lower_bound",
-                                           "caisson.longrope"};
+                                           "caisson.longrope",
+                                           "caisson.no_rope_layers"};
     static const char *const plain[] = {"norm_style",       "rope_theta",  "tie_word_embeddings",
                                         "hidden_act",       "num_loops",   "partial_rotary_factor",
                                         "embed_multiplier", "attn_v_norm", "loop_final_norm"};
@@ -322,6 +327,9 @@ static void senseless_values_are_refused_with_their_key(void **state) {
          "arch.caisson.longrope", CAISSON_E_PARSE},
         {"\"num_loops\":2,\"num_loops\":2", "arch.num_loops", CAISSON_E_PARSE},
         {"\"moe\":[]", "arch.moe", CAISSON_E_PARSE},
+        {"\"caisson.no_rope_layers\":[0,0]", "arch.caisson.no_rope_layers", CAISSON_E_PARSE},
+        {"\"caisson.no_rope_layers\":[6]", "arch.caisson.no_rope_layers", CAISSON_E_PARSE},
+        {"\"caisson.no_rope_layers\":[true]", "arch.caisson.no_rope_layers", CAISSON_E_PARSE},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char text[1024];

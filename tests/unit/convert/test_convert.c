@@ -16,7 +16,7 @@ static const char *const families[] = {
     "gemma",        "gemma2",        "gemma3",           "gemma3_linear", "llama",
     "llama_linear", "llama_rope3",   "llama_tied_theta", "llama_yarn",    "mistral",
     "phi3",         "phi3_longrope", "phi4_partial",     "qwen2",         "qwen2_sliding",
-    "qwen3",        "qwen3_yarn",
+    "qwen3",        "qwen3_yarn",    "llama_yarn_exact", "smollm3",       "smollm3_sliding",
 };
 
 /* A golden directory, in memory. */
@@ -306,6 +306,10 @@ static void refuses_configs_it_does_not_understand(void **state) {
         {"llama_yarn", "\"yarn\"", "\"yern\"", CAISSON_E_UNSUPPORTED, "rope_type"},
         {"phi3_longrope", "\"short_factor\"", "\"short_facto_\"", CAISSON_E_PARSE, "short_factor"},
         {"qwen2_sliding", "\"use_sliding_window\": true", "\"use_sliding_window\": false",
+         CAISSON_E_UNSUPPORTED, "layer_types"},
+        {"smollm3", "\"no_rope_layers\": [\n    1,", "\"no_rope_layers\": [\n    2,",
+         CAISSON_E_UNSUPPORTED, "no_rope_layers"},
+        {"smollm3_sliding", "\"use_sliding_window\": true", "\"use_sliding_window\": false",
          CAISSON_E_UNSUPPORTED, "layer_types"},
         {"gemma3", "\"full_attention\"\n", "\"null_attention\"\n", CAISSON_E_UNSUPPORTED,
          "layer_types"},

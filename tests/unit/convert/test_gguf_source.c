@@ -85,6 +85,10 @@ static void gives_the_weights_of_the_checkpoint(void **state) {
         double d = a->rope_freq_factors[i] - b->rope_freq_factors[i];
         assert_true(d * d <= 1e-13 * a->rope_freq_factors[i] * a->rope_freq_factors[i]);
     }
+    assert_int_equal(a->no_rope != NULL, b->no_rope != NULL);
+    for (uint32_t i = 0; a->no_rope != NULL && i < a->n_layers; i++) {
+        assert_int_equal(a->no_rope[i], b->no_rope[i]);
+    }
     assert_int_equal(a->longrope.present, b->longrope.present);
     assert_true(a->longrope.attention_factor == b->longrope.attention_factor);
     assert_int_equal(a->longrope.original_max_position_embeddings,
@@ -341,6 +345,7 @@ int main(void) {
         OF(gives_the_weights_of_the_checkpoint, "gemma"),
         OF(gives_the_weights_of_the_checkpoint, "phi3_longrope"),
         OF(gives_the_weights_of_the_checkpoint, "qwen2"),
+        OF(gives_the_weights_of_the_checkpoint, "smollm3"),
         OF(encodes_as_the_original, "gpt-2"),
         OF(encodes_as_the_original, "smollm"),
         OF(encodes_as_the_original, "llama-bpe"),
