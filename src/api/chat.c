@@ -115,10 +115,14 @@ static caisson_status check_list(const csn_jval *v, const char *name, caisson_er
 }
 
 static caisson_status parse_given(const caisson_chat *chat, csn_json **ret, caisson_error *err) {
-    CSN_TRY(csn_json_parse(csn_str_make(chat->json, chat->json_n), 0, ret, err));
+    caisson_status status =
+        csn_json_parse(csn_str_make(chat->json, chat->json_n), CSN_JSON_EXACT, ret, err);
+    if (status != CAISSON_OK) {
+        csn_error_section(err, "chat");
+        return status;
+    }
     csn_jkind kind = csn_jval_kind(csn_json_root(*ret));
     const csn_jval *messages = csn_jval_get(csn_json_root(*ret), "messages");
-    caisson_status status;
     if (kind == CSN_JSON_ARRAY) {
         status = check_list(csn_json_root(*ret), "messages", err);
     } else if (kind == CSN_JSON_OBJECT && csn_jval_kind(messages) == CSN_JSON_ARRAY) {

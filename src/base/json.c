@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <yyjson.h>
 
 #include "base/alloc.h"
@@ -126,6 +127,21 @@ static bool is_too_deep(yyjson_doc *doc) {
     return false;
 }
 
+/* Numbers that neither 64 bits nor a double can hold; with CSN_JSON_EXACT they are left as text. */
+static caisson_status check_numbers(const csn_json *j, caisson_error *err) {
+    size_t n = yyjson_doc_get_val_count(j->doc);
+    yyjson_val *v = yyjson_doc_get_root(j->doc);
+    for (size_t i = 0; i < n; i++) {
+        if (!yyjson_is_raw(v + i)) {
+            continue;
+        }
+        csn_str text = csn_str_make(unsafe_yyjson_get_raw(v + i), unsafe_yyjson_get_len(v + i));
+        return CSN_FAIL(err, CAISSON_E_LIMIT, CSN_AT((uint64_t)(text.ptr - j->text)),
+                        .what = "a number does not fit into 64 bits", .got = text);
+    }
+    return CAISSON_OK;
+}
+
 static caisson_status check_document(yyjson_doc *doc, unsigned flags, caisson_error *err) {
     size_t n = yyjson_doc_get_val_count(doc);
     if (n > CAISSON_MAX_JSON_VALUES) {
@@ -166,7 +182,10 @@ caisson_status csn_json_parse(csn_str text, unsigned flags, csn_json **ret, cais
     }
     memset(j->text + text.len, 0, YYJSON_PADDING_SIZE);
     yyjson_read_err read_err = {0};
-    j->doc = yyjson_read_opts(j->text, text.len, YYJSON_READ_INSITU, &allocator, &read_err);
+    j->doc = yyjson_read_opts(j->text, text.len,
+                              YYJSON_READ_INSITU |
+                                  ((flags & CSN_JSON_EXACT) != 0 ? YYJSON_READ_BIGNUM_AS_RAW : 0),
+                              &allocator, &read_err);
     if (is_large && (j->doc == NULL || is_too_deep(j->doc))) {
         status = check_depth(text, err);
     }
@@ -184,6 +203,9 @@ caisson_status csn_json_parse(csn_str text, unsigned flags, csn_json **ret, cais
         }
     } else {
         status = check_document(j->doc, flags, err);
+        if (status == CAISSON_OK && (flags & CSN_JSON_EXACT) != 0) {
+            status = check_numbers(j, err);
+        }
     }
     if (status != CAISSON_OK) {
         csn_json_free(j);

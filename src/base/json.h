@@ -17,7 +17,10 @@
 typedef struct csn_json csn_json; /* a parsed document */
 typedef struct csn_jval csn_jval; /* a value inside it */
 
-enum { CSN_JSON_UNIQUE = 1 };
+enum {
+    CSN_JSON_UNIQUE = 1,
+    CSN_JSON_EXACT = 2 /* an integer beyond 64 bits is CAISSON_E_LIMIT, not the nearest double */
+};
 
 typedef enum csn_jkind {
     CSN_JSON_ABSENT, /* NULL pointer */

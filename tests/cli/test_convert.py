@@ -269,6 +269,16 @@ class Template(tool.Case):
                              environ=environ)
                 self.assertEqual(r.out, want)
 
+    def test_numbers_of_a_request_are_never_rounded(self):
+        # Python prints 10**22 in full; what we cannot print so is refused with its place.
+        out, r = self.model("{{ messages[0].content }}")
+        self.assertEqual(r.rc, OK, r.err)
+        text = b'[{"role": "tool", "content": %d}]'
+        self.assertEqual(self.ok("render", out, "-", stdin=text % (2**63 - 1)).out, str(2**63 - 1))
+        r = self.fails(FAILED, "render", out, "-", stdin=text % 10**22)
+        self.assertIn("does not fit into 64 bits", r.err)
+        self.assertIn("1" + "0" * 22, r.err)
+
     def test_undefined_variables_print_nothing(self):
         # U10: a token that the model lacks is neither "None" nor a crash, a question for tools works.
         out, r = self.model("{{ bos_token }}{% if tools %}T{% endif %}|{{ messages[0].content }}")

@@ -104,7 +104,7 @@ static bool parse_float(csn_str s, double *ret) {
 
 static caisson_status from_double(trun *r, double f, tval *ret) {
     if (!(f > -9223372036854775809.0 && f < 9223372036854775808.0)) {
-        return csn_tr_fail(r, "this float has no integer of 64 bits");
+        return csn_tr_fail(r, "int: this float has no integer of 64 bits");
     }
     *ret = csn_tv_int((int64_t)f);
     return CAISSON_OK;
@@ -132,7 +132,7 @@ caisson_status csn_f_int(trun *r, const tcall *c, tval *ret) {
         if ((base == 0 || (base >= 2 && base <= 36)) &&
             parse_int(csn_tv_bytes(c->self), base, &v, &is_over)) {
             if (is_over) {
-                return csn_tr_fail(r, "an integer does not fit into 64 bits");
+                return csn_tr_fail(r, "int: the text's integer does not fit into 64 bits");
             }
             *ret = csn_tv_int(v);
         } else if (parse_float(csn_tv_bytes(c->self), &f) && isfinite(f)) {
@@ -172,11 +172,11 @@ static caisson_status round_common(trun *r, tval v, int64_t digits, tval *ret) {
             int64_t rest = ((i % unit) + unit) % unit;
             int64_t low;
             if (__builtin_sub_overflow(i, rest, &low)) {
-                return csn_tr_fail(r, "an integer does not fit into 64 bits");
+                return csn_tr_fail(r, "round: the result does not fit into 64 bits");
             }
             bool is_up = rest * 2 > unit || (rest * 2 == unit && (low / unit) % 2 != 0);
             if (is_up && __builtin_add_overflow(low, unit, &low)) {
-                return csn_tr_fail(r, "an integer does not fit into 64 bits");
+                return csn_tr_fail(r, "round: the result does not fit into 64 bits");
             }
             i = low;
         } else if (digits <= -19) {

@@ -8,8 +8,8 @@
 #include "base/utf8.h"
 #include "caisson/limits.h"
 
-static caisson_status overflow(trun *r) {
-    return csn_tr_fail(r, "an integer does not fit into 64 bits");
+static caisson_status overflow(trun *r, const char *construct) {
+    return csn_tr_fail(r, "the result of %s does not fit into 64 bits", construct);
 }
 
 static caisson_status bad_operands(trun *r, const char *op, tval a, tval b) {
@@ -30,6 +30,7 @@ static const char *op_text(int op) {
 }
 
 static caisson_status int_power(trun *r, int64_t base, int64_t e, tval *ret) {
+    const char *name = op_text(TOK_POW);
     if (e < 0) {
         if (base == 0) {
             return csn_tr_fail(r, "0.0 cannot be raised to a negative power");
@@ -40,11 +41,11 @@ static caisson_status int_power(trun *r, int64_t base, int64_t e, tval *ret) {
     int64_t v = 1;
     while (e > 0) {
         if ((e & 1) != 0 && __builtin_mul_overflow(v, base, &v)) {
-            return overflow(r);
+            return overflow(r, name);
         }
         e >>= 1;
         if (e > 0 && __builtin_mul_overflow(base, base, &base)) {
-            return overflow(r);
+            return overflow(r, name);
         }
     }
     *ret = csn_tv_int(v);
@@ -82,7 +83,7 @@ static caisson_status int_arith(trun *r, int op, int64_t a, int64_t b, tval *ret
         break;
     }
     *ret = csn_tv_int(v);
-    return is_over ? overflow(r) : CAISSON_OK;
+    return is_over ? overflow(r, op_text(op)) : CAISSON_OK;
 }
 
 static caisson_status float_arith(trun *r, int op, double a, double b, tval *ret) {
@@ -222,7 +223,7 @@ caisson_status csn_tv_negate(trun *r, int op, tval a, tval *ret) {
     } else {
         int64_t v = csn_tv_as_int(a);
         if (op == TOK_SUB && __builtin_sub_overflow(0, v, &v)) {
-            return overflow(r);
+            return overflow(r, "unary -");
         }
         *ret = csn_tv_int(v);
     }
@@ -461,7 +462,7 @@ caisson_status csn_tv_slice(trun *r, tval v, tval vstart, tval vstop, tval vstep
         CSN_TRY(TR_NEW(r, 1, &g));
         *g = (trange){.n = count};
         if (__builtin_mul_overflow(v.u.r->step, step, &g->step)) {
-            return overflow(r);
+            return overflow(r, "a slice of range()");
         }
         g->start = v.u.r->start + start * v.u.r->step;
         g->stop = v.u.r->start + stop * v.u.r->step;

@@ -20,7 +20,8 @@ caisson_status csn_tr_say(trun *r, const char *format, ...) {
     va_start(ap, format);
     vsnprintf(what, sizeof(what), format, ap);
     va_end(ap);
-    int n = snprintf(at, sizeof(at), "line %u", r->line);
+    int n = r->line == 0 ? snprintf(at, sizeof(at), "the variables") /* before the first node */
+                         : snprintf(at, sizeof(at), "line %u", r->line);
     return CSN_FAIL(r->err, CAISSON_E_TEMPLATE, .section = "chat_template",
                     .tensor = csn_str_make(at, (size_t)n), .what = what);
 }

@@ -2,6 +2,7 @@
 #include "unit/test.h"
 
 #include <locale.h>
+#include <stdio.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -216,6 +217,29 @@ static void floats_look_like_the_reference(void **state) {
     csn_buf_free(&out);
 }
 
+/* What the text says or an error, never a number beside it. */
+static void exact_integers_or_none(void **state) {
+    (void)state;
+    caisson_error err = {0};
+    csn_json *doc = NULL;
+    ASSERT_OK(csn_json_parse(CSN_STR("[18446744073709551615, -9223372036854775808, 1e22, 0.1]"),
+                             CSN_JSON_EXACT, &doc, &err),
+              &err);
+    csn_json_free(doc);
+    static const char *const bad[] = {"18446744073709551616", "-9223372036854775809",
+                                      "123456789012345678901234567890"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char text[128];
+        snprintf(text, sizeof(text), "{\"a\": [1, %s]}", bad[i]);
+        ASSERT_STATUS(csn_json_parse(csn_str_from(text), CSN_JSON_EXACT, &doc, &err),
+                      CAISSON_E_LIMIT);
+        assert_string_equal(err.got, bad[i]);
+        assert_int_equal(err.offset, 10);
+        ASSERT_OK(csn_json_parse(csn_str_from(text), 0, &doc, &err), &err);
+        csn_json_free(doc);
+    }
+}
+
 static void numbers_ignore_the_locale(void **state) {
     (void)state;
     if (setlocale(LC_NUMERIC, "de_DE.UTF-8") == NULL) {
@@ -271,6 +295,7 @@ int main(void) {
         cmocka_unit_test(floats_read_back_equal),
         cmocka_unit_test(floats_look_like_the_reference),
         cmocka_unit_test(numbers_ignore_the_locale),
+        cmocka_unit_test(exact_integers_or_none),
         cmocka_unit_test(invalid_bytes_become_replacement),
         cmocka_unit_test(every_failed_allocation_is_told),
     };

@@ -153,6 +153,37 @@ static void faults_name_the_line(void **state) {
                  "unsupported operand type(s) for +: 'str' and 'int'");
 }
 
+/* Python's integers know no end; ours do, and say so with line and construct, never with another
+ * number. */
+static void integers_beyond_64_bits_are_refused(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"{{ 9223372036854775807 + 1 }}", "the result of + does not fit into 64 bits"},
+        {"{{ -9223372036854775807 - 2 }}", "the result of - does not fit into 64 bits"},
+        {"{{ 4611686018427387904 * 2 }}", "the result of * does not fit into 64 bits"},
+        {"{{ 2 ** 63 }}", "the result of ** or pow() does not fit into 64 bits"},
+        {"{{ (-9223372036854775807 - 1) // -1 }}", "the result of // does not fit into 64 bits"},
+        {"{{ -(-9223372036854775807 - 1) }}", "the result of unary - does not fit into 64 bits"},
+        {"{{ [9223372036854775807, 1] | sum }}", "the result of + does not fit into 64 bits"},
+        {"{{ '9223372036854775808' | int }}", "int: the text's integer does not fit into 64 bits"},
+        {"{{ 1e30 | int }}", "int: this float has no integer of 64 bits"},
+        {"{{ big }}", "the integer 9223372036854775808 does not fit into 64 bits with sign"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char source[256];
+        snprintf(source, sizeof(source), "\n\n{%% set x = 1 %%}%s", cases[i][0]);
+        bool is_variable = strstr(source, "big") != NULL;
+        expect_error(csn_str_from(source), "{\"big\": 9223372036854775808}", CAISSON_E_TEMPLATE,
+                     is_variable ? "the variables" : "line 3", cases[i][1]);
+    }
+    csn_template *t = NULL;
+    caisson_error err = {0};
+    assert_int_equal(csn_template_compile(CSN_STR("\n{{ 9223372036854775808 }}"), &t, &err),
+                     CAISSON_E_TEMPLATE);
+    assert_string_equal(err.tensor, "line 2: integer");
+    assert_string_equal(err.what, "an integer does not fit into 64 bits");
+}
+
 /* U11: the template's own sentence reaches the caller, and is told apart from a fault. */
 static void raise_exception_keeps_its_sentence(void **state) {
     (void)state;
@@ -567,6 +598,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_ignore_the_locale),
         cmocka_unit_test(golden_cases),
+        cmocka_unit_test(integers_beyond_64_bits_are_refused),
         cmocka_unit_test(refusals_name_line_and_construct),
         cmocka_unit_test(faults_name_the_line),
         cmocka_unit_test(raise_exception_keeps_its_sentence),
