@@ -17,11 +17,16 @@ struct csn_store {
     uint8_t **blocks;      /* [dir.n] memory of tensors read so far */
 };
 
-/* Weights are read from the first to the last, soon and again: the kernel may fetch them ahead. */
+/* Weights are read from the first to the last, soon and again: the kernel may fetch them ahead, in
+ * large pages where it can (ext4 and xfs of late; pages that a file just written has stay small).
+ */
 static void advise(const csn_store *s) {
     const csn_cmf_envelope *e = &s->cmf->envelope;
     uint64_t first = e->off[CSN_CMF_DATA]; /* a multiple of 4096; of a larger page the call fails */
     if (e->len[CSN_CMF_DATA] > 0) {
+#ifdef MADV_HUGEPAGE
+        (void)madvise((void *)(uintptr_t)s->map, (size_t)e->file_bytes, MADV_HUGEPAGE);
+#endif
         (void)posix_madvise((void *)(uintptr_t)(s->map + first), (size_t)e->len[CSN_CMF_DATA],
                             POSIX_MADV_WILLNEED); /* advice only */
     }

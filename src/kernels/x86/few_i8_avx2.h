@@ -162,18 +162,17 @@ CSN_INLINE void few_i8(const struct few_kind *kind, const void *ctx, const struc
             rest.scale[k] = first->scale[k];
         }
     }
-    for (uint64_t i = 0; i < apart; i++) {
-        const uint64_t a = r0 + i;
-        const uint64_t r[FEW_ROWS] = {a, a + apart, a + 2 * apart, a + 3 * apart};
-        const struct few_at at = {i * kind->row_bytes.w, kind->unpack != NULL
-                                                             ? kind->unpack(ctx, r, i)
-                                                             : i * kind->row_bytes.scale};
-        few_quad(kind, ctx, &rows, at, r, x, n, y, y_stride);
-    }
-    if (has_rest) {
-        const uint64_t r[FEW_ROWS] = {r1 - 4, r1 - 3, r1 - 2, r1 - 1};
-        const struct few_at at = {0, kind->unpack != NULL ? kind->unpack(ctx, r, 0) : 0};
-        few_quad(kind, ctx, &rest, at, r, x, n, y, y_stride);
+    for (uint64_t i = 0; i < apart + (has_rest ? 1 : 0); i++) {
+        const bool is_rest = i == apart;
+        const uint64_t a = is_rest ? r1 - FEW_ROWS : r0 + i;
+        const uint64_t step = is_rest ? 1 : apart;
+        const uint64_t r[FEW_ROWS] = {a, a + step, a + 2 * step, a + 3 * step};
+        const uint64_t n_before = is_rest ? 0 : i;
+        struct few_at at = {n_before * kind->row_bytes.w, n_before * kind->row_bytes.scale};
+        if (kind->unpack != NULL) {
+            at.scale = kind->unpack(ctx, r, n_before);
+        }
+        few_quad(kind, ctx, is_rest ? &rest : &rows, at, r, x, n, y, y_stride);
     }
 }
 
