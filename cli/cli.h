@@ -101,6 +101,7 @@ bool cli_print_completion(const char *shell, FILE *out);   /* false: no such she
 /* Option tables that several commands share. */
 extern const cli_option cli_common_options[];    /* --help */
 extern const cli_option cli_json_options[];      /* --json */
+extern const cli_option cli_verify_options[];    /* --verify */
 extern const cli_option cli_signature_options[]; /* --require-signature */
 extern const cli_option cli_model_options[];     /* -t -c -ub --compute --cache-type-k/-v --no-mmap
                                                     --convert */

@@ -466,7 +466,7 @@ const cli_command cli_cmd_chat = {
     .min_args = 1,
     .max_args = 1,
     .groups = {options, cli_sampling_options, cli_model_options, cli_signature_options,
-               cli_common_options},
+               cli_verify_options, cli_common_options},
     .details =
         "Lines are edited as in a shell, with history. Ctrl-C stops an answer, at the prompt "
         "it leaves. /help lists the commands: /system /save /load /clear /set. Through a "

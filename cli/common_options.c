@@ -35,6 +35,13 @@ const cli_option cli_file_options[] = {
     {0},
 };
 
+const cli_option cli_verify_options[] = {
+    {.name = "verify",
+     .kind = CLI_FLAG,
+     .help = "Check each tensor against its hashes when it is first used"},
+    {0},
+};
+
 const cli_option cli_signature_options[] = {
     {.name = "require-signature",
      .kind = CLI_TEXT,

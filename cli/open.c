@@ -249,6 +249,7 @@ int cli_open_model(const cli_args *args, const char *path, cli_part part, caisso
         .on_log = on_log,
         .log_ctx = (void *)(uintptr_t)args,
         .require_signature = has_key ? key.hex : NULL,
+        .verify = cli_has(args, "verify"),
         .on_progress = on_signature_progress,
         .progress_ctx = &progress,
     };

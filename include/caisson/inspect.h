@@ -24,7 +24,7 @@ CAISSON_API caisson_status caisson_detect(const char *path, caisson_kind *ret, c
 
 typedef struct caisson_file caisson_file;
 /* As caisson_model_open, without tokenizer, template and plan; of the options no_mmap,
- * guard_mappings and require_signature count (and those that go with it). */
+ * guard_mappings, verify and require_signature count (and those that go with it). */
 CAISSON_API caisson_status caisson_file_open(const char *path, const caisson_open_options *options,
                                              caisson_file **ret, caisson_error *err);
 CAISSON_API void caisson_file_close(caisson_file *file); /* NULL is fine */

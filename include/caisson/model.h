@@ -50,6 +50,10 @@ typedef struct caisson_open_options {
     /* Of that check: bytes hashed of total; false = stop (CAISSON_E_CANCELLED). */
     bool (*on_progress)(void *ctx, const char *stage, uint64_t done, uint64_t total);
     void *progress_ctx;
+    /* Each tensor is checked against its hash and digest when it is first asked for: those of the
+     * model when it is opened, those of a skill when that is chosen; what nobody uses is not read.
+     * CAISSON_E_HASH names the first that is damaged. Reads the weights through on one thread. */
+    bool verify;
 } caisson_open_options;
 
 /* Opens `path` (NUL-terminated), checks it completely (payload hashes excepted: caisson_verify),

@@ -51,7 +51,8 @@ caisson_status caisson_file_open(const char *path, const caisson_open_options *o
     csn_file_stamp stamp = {0};
     CSN_TRY(csn_api_open_cmf(path, &o, &cmf, &stamp, err));
     caisson_file *f = NULL;
-    csn_store_options so = {.no_mmap = o.no_mmap, .guard_mappings = o.guard_mappings};
+    csn_store_options so = {
+        .no_mmap = o.no_mmap, .guard_mappings = o.guard_mappings, .verify = o.verify};
     csn_store *store = NULL;
     caisson_status status = csn_store_new(cmf, &so, &store, err);
     if (status != CAISSON_OK) {

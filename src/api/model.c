@@ -165,7 +165,8 @@ static caisson_status open_parts(caisson_model *m, const caisson_open_options *o
         tell(&log, "a signature lies beside the file and was not checked");
     }
     if (!o->text_only) {
-        csn_store_options so = {.no_mmap = o->no_mmap, .guard_mappings = o->guard_mappings};
+        csn_store_options so = {
+            .no_mmap = o->no_mmap, .guard_mappings = o->guard_mappings, .verify = o->verify};
         CSN_TRY(csn_store_new(m->cmf, &so, &m->store, err));
         CSN_TRY(csn_model_new(m->store, &m->model, err));
         if (!csn_cpu_has_fma()) {

@@ -4,6 +4,7 @@
 #include "store/store.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 #include "base/alloc.h"
@@ -15,6 +16,9 @@ struct csn_store {
     csn_guard *guard;      /* NULL: not guarded */
     pthread_mutex_t mutex; /* guards blocks; taken alone */
     uint8_t **blocks;      /* [dir.n] memory of tensors read so far */
+    /* [dir.n] tensors whose hashes were right; NULL: none is checked. Two threads that ask for the
+     * same tensor at once may both check it. */
+    atomic_bool *is_checked;
 };
 
 /* Weights are read from the first to the last, soon and again: the kernel may fetch them ahead, in
@@ -54,6 +58,9 @@ caisson_status csn_store_new(csn_cmf *cmf, const csn_store_options *options, csn
     s->cmf = cmf;
     pthread_mutex_init(&s->mutex, NULL);
     caisson_status status = map_file(s, options, err);
+    if (status == CAISSON_OK && options->verify) {
+        status = CSN_NEW(cmf->dir.n, &s->is_checked, err);
+    }
     if (status != CAISSON_OK) {
         csn_error_file(err, cmf->file->path);
         s->cmf = NULL; /* stays the caller's */
@@ -82,6 +89,7 @@ void csn_store_free(csn_store *s) {
         csn_free_aligned(s->blocks[i]);
     }
     csn_free(s->blocks);
+    csn_free(s->is_checked);
     pthread_mutex_destroy(&s->mutex);
     csn_cmf_close(s->cmf);
     csn_free(s);
@@ -114,6 +122,30 @@ static caisson_status read_block(csn_store *s, const csn_tensor *t, const uint8_
     return status;
 }
 
+static caisson_status check_lost(const csn_store *s, caisson_error *err) {
+    uint64_t at;
+    if (s->guard == NULL || !csn_guard_is_lost(s->guard, &at)) {
+        return CAISSON_OK;
+    }
+    return CSN_FAIL(err, CAISSON_E_IO, .file = s->cmf->file->path, .section = "data", CSN_AT(at),
+                    .what = "a page of the mapped file is gone; was the file cut while in use?");
+}
+
+/* The bytes that are then used: those of the mapping or of the block. */
+static caisson_status check_tensor(csn_store *s, const csn_tensor *t, const uint8_t *bytes,
+                                   caisson_error *err) {
+    uint32_t i = (uint32_t)(t - s->cmf->dir.tensors);
+    if (s->is_checked == NULL || atomic_load_explicit(&s->is_checked[i], memory_order_relaxed)) {
+        return CAISSON_OK;
+    }
+    caisson_status status = csn_cmf_check_tensor(s->cmf, i, bytes, err);
+    CSN_TRY(check_lost(s, err)); /* what was hashed were zeros */
+    if (status == CAISSON_OK) {
+        atomic_store_explicit(&s->is_checked[i], true, memory_order_relaxed);
+    }
+    return status;
+}
+
 static caisson_status find_matrix(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err) {
     const csn_tensor *t = csn_directory_find(&s->cmf->dir, name);
     if (t == NULL) {
@@ -131,6 +163,7 @@ static caisson_status find_matrix(csn_store *s, csn_str name, csn_matrix *ret, c
     if (s->map == NULL) {
         CSN_TRY(read_block(s, t, &bytes, err));
     }
+    CSN_TRY(check_tensor(s, t, bytes, err));
     *ret = csn_matrix_make(t->dtype, &t->shape, bytes, t->nbytes);
     return CAISSON_OK;
 }
@@ -141,15 +174,6 @@ caisson_status csn_store_matrix(csn_store *s, csn_str name, csn_matrix *ret, cai
         csn_error_file(err, s->cmf->file->path);
     }
     return status;
-}
-
-static caisson_status check_lost(const csn_store *s, caisson_error *err) {
-    uint64_t at;
-    if (s->guard == NULL || !csn_guard_is_lost(s->guard, &at)) {
-        return CAISSON_OK;
-    }
-    return CSN_FAIL(err, CAISSON_E_IO, .file = s->cmf->file->path, .section = "data", CSN_AT(at),
-                    .what = "a page of the mapped file is gone; was the file cut while in use?");
 }
 
 caisson_status csn_store_guarded(csn_store *s, caisson_status (*fn)(void *ctx, caisson_error *err),

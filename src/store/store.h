@@ -12,6 +12,7 @@ typedef struct csn_store csn_store;
 typedef struct csn_store_options {
     bool no_mmap;        /* read payloads into memory when first asked for */
     bool guard_mappings; /* SIGBUS inside our mappings becomes an error of the guarded call */
+    bool verify;         /* hashes and digest of a tensor are checked when it is first asked for */
 } csn_store_options;
 
 /* Takes ownership of `cmf` on success. */
@@ -21,7 +22,8 @@ void csn_store_free(csn_store *s);
 const csn_cmf *csn_store_cmf(const csn_store *s);
 
 /* A tensor's matrix, good until csn_store_free. CAISSON_E_MISSING if absent, CAISSON_E_UNSUPPORTED
- * for a dtype that this build cannot decode; without mmap, IO and NOMEM. Any thread may call. */
+ * for a dtype that this build cannot decode; without mmap, IO and NOMEM; with `verify`, HASH. Any
+ * thread may call. */
 caisson_status csn_store_matrix(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err);
 
 /* Runs fn(ctx) so that a page of the mapping that vanished (file cut while mapped) makes this call

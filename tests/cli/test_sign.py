@@ -118,5 +118,17 @@ class Sign(tool.Case):
         self.fails(FAILED, "sign", self.model, "--key", self.model)
 
 
+class FirstUse(tool.Case):
+    def test_run_checks_what_it_uses(self):
+        t = [t for t in tool.run("tensor", TINY, "--json").json if t["name"] == "model.norm.weight"][0]
+        path = tool.copy_tiny(self.path("m.cmf"), flip=t["offset"] + 1)
+        self.assertEqual(tool.run("run", path, "a", "-n", 1).rc, tool.OK)
+        for more in ([], ["--no-mmap"]):
+            r = tool.run("run", path, "a", "-n", 1, "--verify", *more)
+            self.assertEqual(r.rc, FAILED)
+            self.assertIn("model.norm.weight", r.err)
+            self.assertEqual(self.ok("run", TINY, "a", "-n", 1, "--verify", *more).rc, tool.OK)
+
+
 if __name__ == "__main__":
     tool.main()

@@ -138,6 +138,11 @@ typedef void (*csn_cmf_fault_fn)(void *ctx, const caisson_error *fault);
 caisson_status csn_cmf_verify(csn_cmf *c, csn_pool *pool, const csn_progress *progress,
                               csn_cmf_fault_fn fn, void *ctx, uint64_t *ret_n, caisson_error *err);
 
+/* Tensor i of dir against its hash and digest, its payload being in memory: CAISSON_E_HASH as above
+ * in an error of the caller's. Any thread. */
+caisson_status csn_cmf_check_tensor(const csn_cmf *c, uint32_t i, const void *bytes,
+                                    caisson_error *err);
+
 /* ---- writing ----
  * Tensors are streamed behind a reserved gap, header and directory are written last; memory does
  * not grow with the model. The file is `<path>.part` until finish renames it. A writer killed at

@@ -147,6 +147,27 @@ static void compute_digest(const struct job *j, const struct item *it,
     }
 }
 
+/* True and *ret filled when the hashes differ, or else the digests (stored NULL: none). */
+static bool compare(csn_fail_args a, uint64_t want, uint64_t got, const uint8_t *stored,
+                    const uint8_t *digest, caisson_error *ret) {
+    char texts[2][2 * CSN_DIGEST_BYTES + 1];
+    if (got != want) {
+        a.what = "bytes do not have the stored hash";
+        csn_hash64_hex(want, texts[0]);
+        csn_hash64_hex(got, texts[1]);
+    } else if (stored != NULL && memcmp(digest, stored, CSN_DIGEST_BYTES) != 0) {
+        a.what = "bytes do not have the stored digest, though their hash64 agrees";
+        csn_hex_encode(stored, CSN_DIGEST_BYTES, texts[0]);
+        csn_hex_encode(digest, CSN_DIGEST_BYTES, texts[1]);
+    } else {
+        return false;
+    }
+    a.want = csn_str_from(texts[0]);
+    a.got = csn_str_from(texts[1]);
+    (void)csn_fail(ret, CAISSON_E_HASH, &a);
+    return true;
+}
+
 /* What is wrong with item i, in *ret; false: nothing. */
 static bool find_fault(const struct job *j, size_t i, csn_hash64_salts *known, caisson_error *ret) {
     const csn_cmf *c = j->c;
@@ -176,26 +197,29 @@ static bool find_fault(const struct job *j, size_t i, csn_hash64_salts *known, c
         (void)csn_fail(ret, CAISSON_E_PARSE, &a);
         return true;
     }
-    char want_text[2 * CSN_DIGEST_BYTES + 1];
-    char got_text[2 * CSN_DIGEST_BYTES + 1];
-    uint64_t got = csn_hash64_join(atomic_load(&it->pieces), it->nbytes, known);
     uint8_t digest[CSN_DIGEST_BYTES];
-    if (has_hash && got != want) {
-        a.what = "bytes do not have the stored hash";
-        csn_hash64_hex(want, want_text);
-        csn_hash64_hex(got, got_text);
-    } else if (it->digest != NULL &&
-               (compute_digest(j, it, digest), memcmp(digest, it->digest, sizeof(digest)) != 0)) {
-        a.what = "bytes do not have the stored digest, though their hash64 agrees";
-        csn_hex_encode(it->digest, CSN_DIGEST_BYTES, want_text);
-        csn_hex_encode(digest, CSN_DIGEST_BYTES, got_text);
-    } else {
-        return false;
+    if (it->digest != NULL) {
+        compute_digest(j, it, digest);
     }
-    a.want = csn_str_from(want_text);
-    a.got = csn_str_from(got_text);
-    (void)csn_fail(ret, CAISSON_E_HASH, &a);
-    return true;
+    uint64_t got = csn_hash64_join(atomic_load(&it->pieces), it->nbytes, known);
+    return compare(a, has_hash ? want : got, got, it->digest, digest, ret);
+}
+
+caisson_status csn_cmf_check_tensor(const csn_cmf *c, uint32_t i, const void *bytes,
+                                    caisson_error *err) {
+    const csn_tensor *t = &c->dir.tensors[i];
+    csn_fail_args a = {.file = c->file->path,
+                       .section = csn_cmf_section_names[CSN_CMF_DATA],
+                       .tensor = t->name,
+                       CSN_RANGE(t->offset, t->nbytes)};
+    const uint8_t *stored =
+        c->tensor_digests != NULL ? c->tensor_digests + (size_t)i * CSN_DIGEST_BYTES : NULL;
+    uint8_t digest[CSN_DIGEST_BYTES];
+    if (stored != NULL) {
+        csn_digest(bytes, (size_t)t->nbytes, digest);
+    }
+    uint64_t hash = csn_hash64(bytes, (size_t)t->nbytes);
+    return compare(a, t->hash, hash, stored, digest, err) ? CAISSON_E_HASH : CAISSON_OK;
 }
 
 static caisson_status run(struct job *j, csn_pool *pool, caisson_error *err) {

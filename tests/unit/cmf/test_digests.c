@@ -117,8 +117,13 @@ static void swapped_words_are_found_and_named(void **state) {
         struct seen s = verify(c, pool);
         assert_names(&s, t);
         assert_non_null(strstr(s.fault.what, "digest"));
+        s.n = 1;
+        ASSERT_STATUS(csn_cmf_check_tensor(c, (uint32_t)(k % 3), payload, &s.fault),
+                      CAISSON_E_HASH);
+        assert_names(&s, t);
         memcpy(x, old[0], 8);
         memcpy(y, old[1], 8);
+        ASSERT_OK(csn_cmf_check_tensor(c, (uint32_t)(k % 3), payload, &err), &err);
     }
     assert_int_equal(verify(c, pool).n, 0);
     csn_cmf_close(c);

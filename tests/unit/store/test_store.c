@@ -46,6 +46,44 @@ static void mapped_and_read_bytes_are_equal(void **state) {
     csn_store_free(b);
 }
 
+/* Only the tensor that is asked for, and only once. */
+static void a_damaged_tensor_is_refused_when_asked_for(void **state) {
+    (void)state;
+    for (int no_mmap = 0; no_mmap < 2; no_mmap++) {
+        csn_buf bytes = golden_read(CMF_GOLDEN "files/tiny-f32.cmf");
+        const char *path = temp_path("damaged.cmf");
+        csn_cmf *c = NULL;
+        csn_store *s = NULL;
+        csn_matrix m;
+        caisson_error err;
+        ASSERT_OK(csn_cmf_open(csn_fs_os(), CMF_GOLDEN "files/tiny-f32.cmf", &c, &err), &err);
+        csn_tensor damaged = c->dir.tensors[1];
+        csn_cmf_close(c);
+        bytes.ptr[damaged.offset + damaged.nbytes / 2] ^= 4;
+        ASSERT_OK(csn_fs_write_all(csn_fs_os(), path, csn_buf_view(&bytes), &err), &err);
+        csn_buf_free(&bytes);
+        ASSERT_OK(csn_cmf_open(csn_fs_os(), path, &c, &err), &err);
+        csn_store_options o = {.no_mmap = no_mmap != 0, .guard_mappings = true, .verify = true};
+        ASSERT_OK(csn_store_new(c, &o, &s, &err), &err);
+        for (uint32_t i = 0; i < c->dir.n; i++) {
+            caisson_status status = csn_store_matrix(s, c->dir.tensors[i].name, &m, &err);
+            if (i != 1) {
+                ASSERT_OK(status, &err);
+                ASSERT_OK(csn_store_matrix(s, c->dir.tensors[i].name, &m, &err), &err);
+                continue;
+            }
+            ASSERT_STATUS(status, CAISSON_E_HASH);
+            assert_string_equal(err.file, path);
+            assert_true(csn_str_is(c->dir.tensors[1].name, err.tensor));
+            assert_int_equal(err.offset, damaged.offset);
+            assert_int_equal(err.n_bytes, damaged.nbytes);
+            ASSERT_STATUS(csn_store_matrix(s, c->dir.tensors[i].name, &m, &err), CAISSON_E_HASH);
+        }
+        csn_store_free(s);
+        (void)unlink(path);
+    }
+}
+
 static void an_absent_tensor_is_named(void **state) {
     (void)state;
     caisson_error err;
@@ -238,6 +276,7 @@ static void every_failed_allocation_is_an_error(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mapped_and_read_bytes_are_equal),
+        cmocka_unit_test(a_damaged_tensor_is_refused_when_asked_for),
         cmocka_unit_test(an_absent_tensor_is_named),
         cmocka_unit_test(dtypes_that_cannot_run_are_refused_by_name),
         cmocka_unit_test(a_file_cut_while_mapped_fails_the_call),
