@@ -70,6 +70,7 @@ struct kernel {
     csn_matmul_f32_fn matmul_f32;
     csn_matmul_i8_fn matmul_i8;
     csn_scale_x_fn scale_x;
+    csn_add_exact_fn add_exact;
     csn_quantise_x8_fn quantise_x8;
 };
 
@@ -109,7 +110,8 @@ static void bench_kernel(const struct kernel *k, csn_pool *pool, struct work *w,
         line(k->op, k->dtype, k->isa, threads, batch, (double)(batch * w->w.cols) * 4, 0, t);
         return;
     }
-    if (row == 0 || k->scale_x != NULL || (k->matmul_f32 != NULL && dtype == NULL)) {
+    if (row == 0 || k->scale_x != NULL || k->add_exact != NULL ||
+        (k->matmul_f32 != NULL && dtype == NULL)) {
         return;
     }
     w->w.dtype = dtype;

@@ -8,7 +8,7 @@
 
 #include "base/cpu.h"
 
-enum op { OP_matmul_f32, OP_matmul_i8, OP_scale_x, OP_quantise_x8 };
+enum op { OP_matmul_f32, OP_matmul_i8, OP_scale_x, OP_add_exact, OP_quantise_x8 };
 
 struct row {
     enum op op;
@@ -18,6 +18,7 @@ struct row {
         csn_matmul_f32_fn matmul_f32;
         csn_matmul_i8_fn matmul_i8;
         csn_scale_x_fn scale_x;
+        csn_add_exact_fn add_exact;
         csn_quantise_x8_fn quantise_x8;
     } fn;
 };
@@ -58,6 +59,11 @@ csn_matmul_i8_fn csn_kernel_matmul_i8(const csn_matrix *w) {
 csn_scale_x_fn csn_kernel_scale_x(const csn_matrix *w) {
     const struct row *r = find(OP_scale_x, w->dtype->name);
     return r != NULL ? r->fn.scale_x : NULL;
+}
+
+csn_add_exact_fn csn_kernel_add_exact(const csn_matrix *w) {
+    const struct row *r = find(OP_add_exact, w->dtype->name);
+    return r != NULL ? r->fn.add_exact : NULL;
 }
 
 csn_quantise_x8_fn csn_kernel_quantise_x8(void) {

@@ -13,6 +13,7 @@
               uint64_t r0, uint64_t r1)
 #define CSN_PROTO_scale_x(name)                                                                    \
     void name(const csn_matrix *w, const float *x, uint64_t x_stride, uint64_t n, float *out)
+#define CSN_PROTO_add_exact(name) CSN_PROTO_matmul_i8(name)
 #define CSN_PROTO_quantise_x8(name)                                                                \
     void name(const float *x, uint64_t x_stride, const csn_x8 *x8, uint64_t t0, uint64_t t1)
 

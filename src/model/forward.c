@@ -27,7 +27,6 @@ caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_comput
     uint64_t cols = widest_input(plan);
     uint64_t half = (uint64_t)plan->layers[0].head_dim / 2;
     bool int8 = compute == CSN_COMPUTE_INT8;
-    uint64_t parts = 2 * (max_n < CSN_LOGIT_ROWS ? max_n : CSN_LOGIT_ROWS); /* of fine products */
     uint64_t n_mixed = plan->max_experts != 0 ? max_n : 0;
     uint64_t total = 0;
     uint64_t at[20];
@@ -45,15 +44,13 @@ caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_comput
         add_floats(&total, max_n * plan->n_ropes, half, &at[9]) &&
         add_floats(&total, csn_attention_scratch(plan, csn_pool_n_threads(pool)), 1, &at[10]) &&
         add_floats(&total, int8 ? max_n : 0, cols, &at[11]) &&
-        add_floats(&total, int8 ? parts : 0, plan->vocab, &at[12]) &&
-        add_floats(&total, max_n, plan->max_experts, &at[13]) &&
-        add_floats(&total, max_n, 2 * (uint64_t)plan->max_top_k, &at[14]) &&
-        add_floats(&total, n_mixed, 3, &at[15]) &&
+        add_floats(&total, max_n, plan->max_experts, &at[12]) &&
+        add_floats(&total, max_n, 2 * (uint64_t)plan->max_top_k, &at[13]) &&
+        add_floats(&total, n_mixed, 3, &at[14]) &&
+        add_floats(&total, n_mixed, plan->hidden, &at[15]) &&
         add_floats(&total, n_mixed, plan->hidden, &at[16]) &&
         add_floats(&total, n_mixed, plan->hidden, &at[17]) &&
-        add_floats(&total, n_mixed, plan->hidden, &at[18]) &&
-        csn_x8_nbytes(max_n > parts ? max_n : parts, cols, &x8_bytes) &&
-        csn_align_up(x8_bytes, 64, &x8_bytes);
+        csn_x8_nbytes(max_n, cols, &x8_bytes) && csn_align_up(x8_bytes, 64, &x8_bytes);
     uint64_t n_x8 = int8 ? CSN_MAX_LINEAR : 0;
     uint64_t bytes = 0;
     size_t size;
@@ -74,15 +71,14 @@ caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_comput
     f.sin = f.memory + at[9];
     f.scratch = f.memory + at[10];
     f.ops.scaled = f.memory + at[11];
-    f.parts = f.memory + at[12];
-    f.mixed = f.memory + at[16];
-    f.moe = (csn_moe_memory){.logits = f.memory + at[13],
-                             .picks = (csn_pick *)(f.memory + at[14]),
-                             .rows = (uint32_t *)(f.memory + at[15]),
-                             .cursor = (uint32_t *)(f.memory + at[15]) + n_mixed,
-                             .weights = f.memory + at[15] + 2 * n_mixed,
-                             .x = f.memory + at[17],
-                             .y = f.memory + at[18],
+    f.mixed = f.memory + at[15];
+    f.moe = (csn_moe_memory){.logits = f.memory + at[12],
+                             .picks = (csn_pick *)(f.memory + at[13]),
+                             .rows = (uint32_t *)(f.memory + at[14]),
+                             .cursor = (uint32_t *)(f.memory + at[14]) + n_mixed,
+                             .weights = f.memory + at[14] + 2 * n_mixed,
+                             .x = f.memory + at[16],
+                             .y = f.memory + at[17],
                              .gate = f.gate,
                              .up = f.up};
     uint8_t *x8 = (uint8_t *)(f.memory + total);
@@ -183,7 +179,7 @@ static void layer(csn_forward *f, csn_kv *kv, uint32_t i, uint32_t pos0, uint64_
     csn_linear items[3] = {{&l->q, f->q, q_dim, q_runs},
                            {&l->k, f->k, kv_dim, kv_runs},
                            {&l->v, f->v, kv_dim, kv_runs}};
-    csn_ops_linear(&f->ops, items, 3, f->x, dim, n, NULL, NULL);
+    csn_ops_linear_normed(&f->ops, items, 3, f->x, dim, n, NULL, NULL);
     csn_block_heads(&f->ops, p, l, kv, active, i, pos0, n, f->q, f->k, f->v, f->cos + table,
                     f->sin + table);
     csn_block_attention(&f->ops, p, l, kv, active, i, pos0, row0, n, f->q, f->att, f->scratch);
@@ -242,7 +238,7 @@ void csn_forward_logits(csn_forward *f, uint64_t row0, uint64_t rows, float *log
                    dim);
     struct finish a = {f, logits};
     csn_linear item = {&p->head, logits, p->vocab, NULL};
-    csn_ops_linear_fine(&f->ops, &item, f->x, dim, rows, f->parts, finish_rows, &a);
+    csn_ops_linear_normed(&f->ops, &item, 1, f->x, dim, rows, finish_rows, &a);
     for (uint64_t t = 0; t < rows && p->head.rows < p->vocab; t++) {
         memset(logits + t * p->vocab + p->head.rows, 0, (p->vocab - p->head.rows) * sizeof(float));
     }

@@ -22,7 +22,6 @@ typedef struct csn_forward {
     float *scratch;
     float *mixed; /* [max_n][hidden] result of a mixture, when there is one */
     csn_moe_memory moe;
-    float *parts; /* [2 * CSN_LOGIT_ROWS][vocab] of the head's product, int8 mode */
 } csn_forward;
 
 enum { CSN_LOGIT_ROWS = 16 }; /* most rows of one csn_forward_logits */

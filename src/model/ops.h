@@ -16,9 +16,8 @@ typedef struct csn_ops {
     csn_compute compute;
     const csn_vec *vec;
     csn_quantise_x8_fn quantise;
-    void *x8[CSN_MAX_LINEAR]; /* csn_x8_nbytes(max_n, max_cols) each; the first also for twice as
-                               * many vectors as a fine product has; NULL in f32 mode */
-    float *scaled;            /* [max_n][max_cols]: inputs times column factors, remainders */
+    void *x8[CSN_MAX_LINEAR]; /* csn_x8_nbytes(max_n, max_cols) each; NULL in f32 mode */
+    float *scaled;            /* [max_n][max_cols]: inputs that are changed before quantising */
 } csn_ops;
 
 typedef struct csn_linear { /* y = W x + bias */
@@ -35,12 +34,11 @@ typedef void (*csn_after_fn)(void *ctx, uint64_t n, uint64_t r0, uint64_t r1);
 void csn_ops_linear(csn_ops *ops, const csn_linear *items, unsigned n_items, const float *x,
                     uint64_t x_stride, uint64_t n, csn_after_fn after, void *ctx);
 
-/* One product whose input keeps about 15 bits in int8 mode: a second int8 vector holds what the
- * first left over, and the two results are added. For the head: its rounding alone is a third of
- * the divergence of int8 mode (SmolLM2-135M q8_row, caisson ppl --kl). Weights are read once.
- * `parts` is [2n][y_stride] of scratch. */
-void csn_ops_linear_fine(csn_ops *ops, const csn_linear *item, const float *x, uint64_t x_stride,
-                         uint64_t n, float *parts, csn_after_fn after, void *ctx);
+/* The same for an input that comes from a norm. Such inputs have a few elements far larger than the
+ * rest: in int8 mode the largest are multiplied in f32 where the weights' dtype has a kernel for it
+ * (docs/decisions/003-exact-elements.md). */
+void csn_ops_linear_normed(csn_ops *ops, const csn_linear *items, unsigned n_items, const float *x,
+                           uint64_t x_stride, uint64_t n, csn_after_fn after, void *ctx);
 
 /* fn over shares [t0, t1) of n vectors; on the caller alone when n is small. */
 typedef void (*csn_span_fn)(void *ctx, uint64_t t0, uint64_t t1);

@@ -73,7 +73,8 @@ caisson_status csn_plan_weight(struct csn_maker *m, csn_str name, uint64_t rows,
                         .rows = mat.rows,
                         .f32 = csn_kernel_matmul_f32(&mat),
                         .i8 = csn_kernel_matmul_i8(&mat),
-                        .scale_x = csn_kernel_scale_x(&mat)};
+                        .scale_x = csn_kernel_scale_x(&mat),
+                        .add_exact = csn_kernel_add_exact(&mat)};
     m->plan->bytes_per_token += mat.nbytes;
     return CAISSON_OK;
 }

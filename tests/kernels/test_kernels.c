@@ -24,6 +24,7 @@ struct kernel {
     csn_matmul_f32_fn matmul_f32;
     csn_matmul_i8_fn matmul_i8;
     csn_scale_x_fn scale_x;
+    csn_add_exact_fn add_exact;
     csn_quantise_x8_fn quantise_x8;
 };
 
@@ -156,6 +157,13 @@ static void setup(struct fixture *f, const struct kernel *k, const struct sizes 
     f->gq = guarded_new(q_bytes, s->at_end, 64);
     f->x8 = csn_x8_make(f->gq.p, s->n, s->cols);
     csn_quantise_x8_any_ref(x, f->x_stride, &f->x8, 0, s->n);
+    float *copy = malloc((size_t)s->cols * sizeof(float));
+    assert_non_null(copy);
+    for (uint64_t t = 0; t < s->n; t++) {
+        memcpy(copy, x + t * f->x_stride, (size_t)s->cols * sizeof(float));
+        csn_x8_take_exact(copy, &f->x8, t);
+    }
+    free(copy);
     f->y_stride = s->rows + below(3);
     size_t n_y = (size_t)((s->n - 1) * f->y_stride + s->rows);
     f->y_bytes = n_y * sizeof(float);
@@ -197,16 +205,29 @@ static void multiply(const struct kernel *k, struct fixture *f, uint64_t t0, uin
     x8.split += t0 * x8.q_stride;
     x8.scale += t0 * x8.g_stride;
     x8.offset += t0 * x8.g_stride * 2;
+    x8.exact_i += t0 * CSN_X8_EXACT;
+    x8.exact_x += t0 * CSN_X8_EXACT;
     x8.n -= t0;
+    if (k->add_exact != NULL) { /* adds: the canaries of what is written become numbers */
+        for (uint64_t t = 0; t < t1 - t0; t++) {
+            for (uint64_t r = r0; r < r1; r++) {
+                y[t * f->y_stride + r] = (float)r * 0.25f - 3.0f;
+            }
+        }
+        k->add_exact(&f->w, &x8, t1 - t0, y, f->y_stride, r0, r1);
+        return;
+    }
     k->matmul_i8(&f->w, &x8, t1 - t0, y, f->y_stride, r0, r1);
 }
 
 /* The plain C row of the same operation and dtype. */
 static const struct kernel *reference(const struct kernel *k) {
     for (int i = 0; i < N_KERNELS; i++) {
-        bool same_op = k->matmul_f32 != NULL ? kernels[i].matmul_f32 != NULL
-                                             : kernels[i].matmul_i8 != NULL &&
-                                                   strcmp(kernels[i].dtype, k->dtype) == 0;
+        bool same_op =
+            k->matmul_f32 != NULL ? kernels[i].matmul_f32 != NULL
+            : k->add_exact != NULL
+                ? kernels[i].add_exact != NULL && strcmp(kernels[i].dtype, k->dtype) == 0
+                : kernels[i].matmul_i8 != NULL && strcmp(kernels[i].dtype, k->dtype) == 0;
         if (same_op && strstr(kernels[i].name, "_ref") != NULL) {
             return &kernels[i];
         }
@@ -276,6 +297,71 @@ static void matmul_i8_equals_ref(void **state) {
             for (int pass = 0; pass < 4; pass++) {
                 sweep(&kernels[i]);
             }
+        }
+    }
+}
+
+static void add_exact_equals_ref(void **state) {
+    (void)state;
+    for (int i = 0; i < N_KERNELS; i++) {
+        if (kernels[i].add_exact != NULL && is_tested(&kernels[i])) {
+            sweep(&kernels[i]);
+            check_matmul(&kernels[i], &(struct sizes){.rows = 150, .cols = 96, .n = 70, .w = TAME});
+            check_matmul(&kernels[i],
+                         &(struct sizes){.rows = 64, .cols = 1, .n = 3, .at_end = true});
+        }
+    }
+}
+
+/* The contract of kernels.h, worked out one element at a time. */
+static void exact_elements_are_taken_and_added(void **state) {
+    (void)state;
+    enum { COLS = 77, ROWS = 70, N = 3 };
+    float x[N][COLS];
+    uint8_t payload[ROWS * COLS + 2 * ROWS];
+    _Alignas(64) uint8_t memory[N * (256 * 3 + 256)];
+    uint64_t bytes;
+    assert_true(csn_x8_nbytes(N, COLS, &bytes) && bytes <= sizeof(memory));
+    csn_x8 x8 = csn_x8_make(memory, N, COLS);
+    assert_true((uint8_t *)(x8.exact_x + N * CSN_X8_EXACT) <= memory + bytes);
+    for (int t = 0; t < N; t++) {
+        for (int i = 0; i < COLS; i++) {
+            x[t][i] = (float)(i % 5) - 2.0f;
+        }
+    }
+    x[0][3] = -7; /* a tie: the first of equals */
+    x[0][40] = 7;
+    x[1][76] = 9; /* behind the last whole group */
+    x[1][64] = -8.5f;
+    memset(x[2], 0, sizeof(x[2]));
+    for (uint64_t t = 0; t < N; t++) {
+        csn_x8_take_exact(x[t], &x8, t);
+    }
+    static const uint32_t want_i[] = {3, 40, 76, 64, 0, 0};
+    static const float want_x[] = {-7, 7, 9, -8.5f, 0, 0};
+    assert_int_equal(CSN_X8_EXACT, 2);
+    assert_memory_equal(x8.exact_i, want_i, sizeof(want_i));
+    assert_memory_equal(x8.exact_x, want_x, sizeof(want_x));
+    assert_true(x[0][3] == 0 && x[0][40] == 0 && x[0][39] == 2 && x[1][76] == 0 && x[1][64] == 0);
+
+    fill_payload(payload, sizeof(payload), TAME);
+    csn_matrix w = {.dtype = csn_dtype_by_name((csn_str){"q8_row", 6}),
+                    .data = payload,
+                    .nbytes = sizeof(payload),
+                    .rows = ROWS,
+                    .cols = COLS};
+    float y[N][ROWS];
+    memset(y, 0, sizeof(y));
+    csn_kernel_add_exact (&w)(&w, &x8, N, y[0], ROWS, 0, ROWS);
+    for (uint64_t t = 0; t < N; t++) {
+        for (uint64_t r = 0; r < ROWS; r++) {
+            float want = 0;
+            for (uint64_t k = 0; k < CSN_X8_EXACT; k++) {
+                float v;
+                w.dtype->decode(&w, r * COLS + x8.exact_i[t * CSN_X8_EXACT + k], 1, &v);
+                want += v * x8.exact_x[t * CSN_X8_EXACT + k];
+            }
+            assert_true(y[t][r] == want);
         }
     }
 }
@@ -405,6 +491,8 @@ int main(void) {
                   (unsigned)first_seed, (unsigned)csn_cpu_flags());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matmul_i8_equals_ref),
+        cmocka_unit_test(add_exact_equals_ref),
+        cmocka_unit_test(exact_elements_are_taken_and_added),
         cmocka_unit_test(matmul_f32_equals_ref),
         cmocka_unit_test(special_values_equal_ref),
         cmocka_unit_test(long_rows_equal_ref),

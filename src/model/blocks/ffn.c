@@ -28,5 +28,5 @@ void csn_block_gate_up(csn_ops *ops, int act, const csn_weight *gate_proj,
         memset(gate, 0, n * dim * sizeof(float));
     }
     struct gated g = {ops->vec, act, gate, up, dim};
-    csn_ops_linear(ops, items, 2, x, x_stride, n, act_rows, &g);
+    csn_ops_linear_normed(ops, items, 2, x, x_stride, n, act_rows, &g);
 }

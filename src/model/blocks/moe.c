@@ -98,7 +98,7 @@ static void run_shared(csn_ops *ops, int act, const csn_moe *moe, csn_moe_memory
                        const float *x, uint64_t n, struct gather *g) {
     if (moe->shared_gate != NULL) {
         csn_linear item = {moe->shared_gate, mem->weights, 1, NULL};
-        csn_ops_linear(ops, &item, 1, x, g->dim, n, NULL, NULL);
+        csn_ops_linear_normed(ops, &item, 1, x, g->dim, n, NULL, NULL);
     }
     for (uint64_t t = 0; t < n; t++) {
         mem->rows[t] = (uint32_t)t;
@@ -121,7 +121,7 @@ void csn_block_moe(csn_ops *ops, const csn_plan *plan, const csn_moe *moe, csn_m
     }
     struct route r = {moe, routable, top_k, mem->logits, mem->picks, mem->cursor};
     csn_linear item = {&moe->router, mem->logits, moe->n_experts, NULL};
-    csn_ops_linear(ops, &item, 1, x, dim, n, NULL, NULL);
+    csn_ops_linear_normed(ops, &item, 1, x, dim, n, NULL, NULL);
     csn_ops_each(ops, n, route_span, &r);
     memset(y, 0, n * dim * sizeof(float));
     for (uint32_t e = 0; e < moe->n_experts; e++) {
