@@ -134,6 +134,38 @@ class Written(support.Case):
                 tool("tensor", path, name, "--npy", self.scratch("x.npy"), fails=True)
 
 
+def same_masks(self, name):
+    """What is on in each layer, and the meta, of `masks list --json`."""
+    path = os.path.join(FILES, name)
+    model = Model(path)
+    catalog, layers = model.masks, model.arch["num_layers"]
+    theirs = json.loads(tool("masks", "list", path, "--json"))
+    self.assertEqual(theirs["default_task"], catalog.default_task)
+    self.assertEqual([other["name"] for other in theirs["masks"]], [m.name for m in catalog.masks])
+    for mask, other in zip(catalog.masks, theirs["masks"]):
+        for key in ("task_id", "description", "parent", "priority"):
+            self.assertEqual(other[key], mask.meta[key])
+        self.assertEqual(other["quality"] is None, mask.meta["quality"] is None)
+        on = [{"layer": layer, "on": mask.gate_of(layer), "heads": int(mask.heads_of(layer).sum()),
+               "neurons": [int(mask.ffn_of(visit).sum())
+                           for visit in range(layer, model.header.visits, layers)]}
+              for layer in range(layers)]
+        if mask.experts is not None:
+            for row in on:
+                row["experts"] = int(mask.experts_of(row["layer"]).sum())
+        self.assertEqual(other["layers"], on, mask.name)
+
+
+WITH_MASKS = [name for name in SOUND if name[:-4] in ("tiny-masks", "tiny-index", "tiny-moe",
+                                                      "tiny-loop", "odd-section-order")]
+
+
+@unittest.skipUnless(os.access(TOOL, os.X_OK), "the tool is not built")
+@support.cases([(name, name) for name in WITH_MASKS], same_masks)
+class Masks(support.Case):
+    pass
+
+
 def same_verdict(self, name):
     """verify --json of both on damaged copies. The tool also refuses values of `arch` that no
     model can have (docs/cmf.md, "Where we are stricter"); those the format does not forbid."""
