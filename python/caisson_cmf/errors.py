@@ -14,7 +14,7 @@ class CmfError(Exception):
 
     what     the sentence; `want` and `got` are the two values that disagree, if there are two
     file     path of the file
-    section  envelope, header, directory, data, masks, vocab or index
+    section  envelope, header, directory, data, masks, vocab, index, or signature (the file beside)
     tensor   name of the tensor, or "#i" for directory record i while the name is not known
     offset   byte offset in the file
     """
@@ -87,7 +87,7 @@ class HashMismatch(CmfError):
 
 
 class BadSignature(CmfError):
-    """The detached signature is malformed, of another file, or wrong."""
+    """The detached signature is missing, of another file, of another key, or wrong."""
 
     code = "Signature"
 

@@ -12,13 +12,13 @@ import os
 import re
 from typing import Optional
 
-from .errors import BadSignature, Report
+from .errors import BadSignature, Io, Parse, Report, UnsupportedFeature
 from .schema import Field, Mismatch, parse_json, record, text
 
 ALGORITHM = "ed25519-sha256"
 FORM = record([Field("alg", text), Field("pubkey", text), Field("sha256", text),
                Field("sig", text)])
-MAX_BYTES = 4096
+MAX_BYTES = 64 << 10
 HEX_DIGITS = {"pubkey": 64, "sha256": 64, "sig": 128}
 
 
@@ -33,22 +33,22 @@ def check(model_path: str, data, report: Report, key: Optional[str] = None) -> O
     key   public key (64 hex digits) that must have signed; without it any key is accepted
     """
     path = path_for(model_path)
+
+    def bad(what: str, **values) -> None:
+        report(BadSignature(what, file=path, section="signature", **values))
+
     if not os.path.exists(path):
         if key is not None:
-            report(BadSignature("there is no signature, but a key is asked for", file=path))
+            bad("there is no signature, but a key is asked for")
         return None
     signature = _read(path, report)
     if signature is None:
         return None
     actual = hashlib.sha256(data).hexdigest()
     if signature["sha256"].lower() != actual:
-        report(BadSignature("signature is of another file", file=path, want=actual,
-                            got=signature["sha256"]))
-        return None
+        return bad("signature is of another file", want=actual, got=signature["sha256"])
     if key is not None and signature["pubkey"].lower() != key.lower():
-        report(BadSignature("signed with another key", file=path, want=key,
-                            got=signature["pubkey"]))
-        return None
+        return bad("signed with another key", want=key, got=signature["pubkey"])
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -58,33 +58,32 @@ def check(model_path: str, data, report: Report, key: Optional[str] = None) -> O
         public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signature["pubkey"]))
         public.verify(bytes.fromhex(signature["sig"]), bytes.fromhex(actual))
     except (InvalidSignature, ValueError):
-        report(BadSignature("signature is wrong", file=path, got=signature["pubkey"]))
-        return None
+        return bad("signature was not made with its key", got=signature["pubkey"])
     return "signed by %s" % signature["pubkey"].lower()
 
 
 def _read(path: str, report: Report) -> Optional[dict]:
+    def malformed(what: str, **values) -> None:
+        report(Parse(what, file=path, section="signature", **values))
+
     try:
         with open(path, "rb") as f:
             raw = f.read(MAX_BYTES + 1)
     except OSError as e:
-        report(BadSignature("signature cannot be read: %s" % e.strerror, file=path))
+        report(Io(e.strerror or str(e), file=path, section="signature"))
         return None
     if len(raw) > MAX_BYTES:
-        report(BadSignature("signature file is too long", file=path, want="<= %d" % MAX_BYTES))
-        return None
+        return malformed("file is too long", want="<= %d" % MAX_BYTES, got="more")
     try:
         signature = FORM(parse_json(raw, "signature"), "signature")
     except Mismatch as e:
-        report(BadSignature(str(e), file=path))
-        return None
+        return malformed(str(e))
     if signature["alg"] != ALGORITHM:
-        report(BadSignature("algorithm is not supported", file=path, want=ALGORITHM,
-                            got=signature["alg"]))
+        report(UnsupportedFeature("algorithm is not supported", file=path, section="signature",
+                                  want=ALGORITHM, got=signature["alg"]))
         return None
     for key, digits in HEX_DIGITS.items():
         if not re.fullmatch("[0-9a-fA-F]{%d}" % digits, signature[key]):
-            report(BadSignature("%s is not %d hexadecimal digits" % (key, digits), file=path,
-                                want=digits, got=len(signature[key])))
-            return None
+            return malformed("%s is not %d hexadecimal digits" % (key, digits), want=digits,
+                             got=len(signature[key]))
     return signature

@@ -182,10 +182,18 @@ class Interop:
         key = re.search("[0-9a-f]{64}", said)[0]
         result = verify(path, key=key)
         assert result.valid and result.notes == ["signed by " + key], result
+        self.tool("verify", path, "--require-signature", key)
         with open(path, "r+b") as f:
             f.seek(5000)
             f.write(b"x")
         assert "Signature" in [p.code for p in verify(path).problems]
+
+    def signature_of_ours(self):
+        path = self.path("ours.cmf")
+        shutil.copyfile(support.TINY, path)
+        self.tool("keygen", self.path("our-key"))
+        self.tool("sign", path, "--key", self.path("our-key"))
+        assert "signature valid" in self.reference("verify", path)
 
     def expert_mask(self):
         """`moe-mask` keeps the most used experts until 90% of the routing counts are covered."""
@@ -255,6 +263,7 @@ def every_case(run):
                if DTYPES[t.entry.dtype].decode and t.dtype != "u8"]  # the reference has no u8
     run.case("values of tiny-all-dtypes", run.same_values, every, decoded)
     run.case("a signature of the reference", run.signature)
+    run.case("the reference checks our signature", run.signature_of_ours)
     run.case("expert rows of the reference", run.expert_mask)
     run.case("skill files, applied and exported", run.skill_file)
     for quant in TYPES:

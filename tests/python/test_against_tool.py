@@ -10,13 +10,18 @@ import subprocess
 import sys
 import unittest
 
+import support  # first: without numpy it skips the whole program
 import numpy as np
 
 import maker
 import mutate
-import support
 from support import FILES
 from caisson_cmf import DTYPES, Model, verify
+
+try:
+    from cryptography.hazmat.primitives.asymmetric import ed25519
+except ImportError:
+    ed25519 = None
 
 sys.path.insert(0, os.path.join(support.ROOT, "tests", "cli"))
 from test_convert import make_hf  # noqa: E402
@@ -154,6 +159,28 @@ def same_masks(self, name):
             for row in on:
                 row["experts"] = int(mask.experts_of(row["layer"]).sum())
         self.assertEqual(other["layers"], on, mask.name)
+
+
+@unittest.skipUnless(os.access(TOOL, os.X_OK), "the tool is not built")
+@unittest.skipUnless(ed25519, "needs the module cryptography")
+class Signatures(support.Case):
+    def test_of_the_tool_and_what_becomes_of_it(self):
+        path = self.write("model.cmf", support.read(support.TINY))
+        key = tool("keygen", self.scratch("key")).decode().split()[-1]
+        tool("sign", path, "--key", self.scratch("key"))
+        result = verify(path, key=key)
+        self.assertEqual((result.problems, result.notes), ([], ["signed by " + key]))
+        form = json.loads(support.read(path + ".sig").decode())
+        changes = [{}, {"alg": "rsa"}, {"x": 1}, {"sig": None}, {"pubkey": "0" * 64},
+                   {"sha256": "0" * 64}, {"sha256": form["sha256"].upper()},
+                   {"pubkey": key.upper()}, {"sig": form["sig"][2:]}, {"sig": form["sig"] + "00"},
+                   {"sig": form["sig"][:64] + "ff" * 32}, {"sig": " " + form["sig"][1:]}]
+        texts = [json.dumps({**form, **change}) for change in changes]
+        texts += ["", "[]", texts[0] + "x", " \n" + texts[0] + "\n", "\ufeff" + texts[0]]
+        for text in texts:
+            self.write("model.cmf.sig", text.encode())
+            theirs = json.loads(tool("verify", "--json", path, fails=None))[0]
+            self.assertEqual(verify(path).valid, theirs["valid"], text)
 
 
 WITH_MASKS = [name for name in SOUND if name[:-4] in ("tiny-masks", "tiny-index", "tiny-moe",

@@ -4,9 +4,9 @@
 import json
 import os
 
+import support  # first: without numpy it skips the whole program
 import numpy as np
 
-import support
 from support import CODEC
 from caisson_cmf import codecs, hash64
 from caisson_cmf.codecs import Refused, ladder
