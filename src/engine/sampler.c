@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The chain over a list of candidates {id, logit, p}. Filters keep a prefix of the list in falling
- * order; whoever needs order sorts what it needs, so a greedy or a top_k = 40 pick does not sort a
- * whole vocabulary. Ties go to the lower id everywhere, so a pick depends on logits and seed alone.
+ * order, and the order is made only as far as somebody looks: neither a greedy pick nor one of
+ * top_p alone sorts a whole vocabulary. Ties go to the lower id everywhere, and exp and log are our
+ * own, so a pick depends on logits and seed alone, on every machine.
  */
 #include "engine/sampler.h"
 
@@ -10,6 +11,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "kernels/vec.h"
+#include "model/math.h"
+
+enum { FIRST_SORTED = 128 }; /* candidates put in order at once, then three times as many, ... */
 
 struct candidate {
     int32_t id;
@@ -23,7 +28,8 @@ struct csn_sampler {
     uint64_t random;     /* state of SplitMix64 */
     struct candidate *c; /* [n_vocab] */
     uint32_t n;          /* candidates that are left */
-    bool is_sorted;      /* c[0..n) falls */
+    uint32_t n_sorted;   /* c[0..n_sorted) are the best of them, falling */
+    float *e;            /* [n_vocab] arguments of exp, then its values */
     uint32_t *count;     /* [n_vocab] occurrences in the window of the penalties */
     int32_t *window;     /* ring of the last accepted ids, [window_cap] */
     uint32_t window_cap, window_n, window_at;
@@ -75,6 +81,9 @@ caisson_status csn_sampler_new(const csn_sampler_options *o, uint32_t n_vocab, c
     s->random = o->seed;
     caisson_status status = CSN_NEW(n_vocab, &s->c, err);
     if (status == CAISSON_OK) {
+        status = CSN_NEW(n_vocab, &s->e, err);
+    }
+    if (status == CAISSON_OK) {
         status = CSN_NEW(n_vocab, &s->count, err);
     }
     if (status == CAISSON_OK && o->repeat_last_n > 0) {
@@ -94,6 +103,7 @@ void csn_sampler_free(csn_sampler *s) {
         return;
     }
     csn_free(s->c);
+    csn_free(s->e);
     csn_free(s->count);
     csn_free(s->window);
     csn_free(s);
@@ -160,13 +170,6 @@ static bool next(cursor *c, struct candidate *ret) {
     return false;
 }
 
-static void sort(csn_sampler *s) {
-    if (!s->is_sorted) {
-        qsort(s->c, s->n, sizeof(*s->c), by_logit);
-        s->is_sorted = true;
-    }
-}
-
 /* Restores the heap [0, n) whose root, the worst candidate, may have become too good for it. */
 static void sift_down(struct candidate *c, uint32_t n) {
     uint32_t i = 0;
@@ -185,31 +188,68 @@ static void sift_down(struct candidate *c, uint32_t n) {
     }
 }
 
-/* The k best candidates, sorted: a heap with the worst of them at its root. */
+/* c[0..k) becomes a heap with its worst candidate at the root. */
+static void make_heap(struct candidate *c, uint32_t k) {
+    qsort(c, k, sizeof(*c), by_logit); /* falling order, read backwards, is one */
+    for (uint32_t i = 0; i < k / 2; i++) {
+        struct candidate swap = c[i];
+        c[i] = c[k - 1 - i];
+        c[k - 1 - i] = swap;
+    }
+}
+
+/* Makes the order known for the k best candidates at least: the next best of the rest are gathered
+ * in a heap, in n log k steps whatever the logits are. */
+static void sort_to(csn_sampler *s, uint32_t k) {
+    k = k < s->n ? k : s->n;
+    while (s->n_sorted < k) {
+        struct candidate *c = s->c + s->n_sorted;
+        uint32_t n_rest = s->n - s->n_sorted;
+        uint32_t n_next = s->n_sorted == 0 ? FIRST_SORTED : 3 * s->n_sorted;
+        if (n_next > n_rest / 2) {
+            n_next = n_rest;
+        } else {
+            make_heap(c, n_next);
+            for (uint32_t i = n_next; i < n_rest; i++) {
+                if (by_logit(&c[i], &c[0]) < 0) {
+                    struct candidate swap = c[0];
+                    c[0] = c[i];
+                    c[i] = swap;
+                    sift_down(c, n_next);
+                }
+            }
+        }
+        qsort(c, n_next, sizeof(*c), by_logit);
+        s->n_sorted += n_next;
+    }
+}
+
+/* Keeps the first n, which are in order. */
+static void keep(csn_sampler *s, uint32_t n) {
+    s->n = n;
+    s->n_sorted = n;
+}
+
+/* The k best candidates, sorted. */
 static void collect_best(csn_sampler *s, cursor *from, uint32_t k) {
     struct candidate c;
     while (s->n < k && next(from, &c)) {
         s->c[s->n++] = c;
     }
-    sort(s); /* falling order, read backwards, is a heap */
-    for (uint32_t i = 0; i < s->n / 2; i++) {
-        struct candidate swap = s->c[i];
-        s->c[i] = s->c[s->n - 1 - i];
-        s->c[s->n - 1 - i] = swap;
-    }
+    make_heap(s->c, s->n);
     while (next(from, &c)) {
         if (c.logit > s->c[0].logit) { /* on a tie the lower id is there already */
             s->c[0] = c;
             sift_down(s->c, s->n);
         }
     }
-    s->is_sorted = false;
-    sort(s);
+    qsort(s->c, s->n, sizeof(*s->c), by_logit);
+    s->n_sorted = s->n;
 }
 
 static void collect(csn_sampler *s, cursor *from) {
     s->n = 0;
-    s->is_sorted = false;
+    s->n_sorted = 0;
     if (s->o.top_k > 0 && (uint32_t)s->o.top_k < s->n_vocab) {
         collect_best(s, from, (uint32_t)s->o.top_k);
         return;
@@ -220,17 +260,30 @@ static void collect(csn_sampler *s, cursor *from) {
     }
 }
 
-/* Probabilities of the candidates that are left; sorts them. */
-static void softmax(csn_sampler *s) {
-    sort(s);
+static float best_logit(const csn_sampler *s) {
+    float best = s->c[0].logit;
+    for (uint32_t i = 1; s->n_sorted == 0 && i < s->n; i++) {
+        best = s->c[i].logit > best ? s->c[i].logit : best;
+    }
+    return best;
+}
+
+/* Probabilities of the candidates that are left, of logits over temperature. Returns the sum of the
+ * exponentials, which is formed in the order of the list. */
+static double softmax(csn_sampler *s, float temperature) {
+    float top = best_logit(s) / temperature;
+    for (uint32_t i = 0; i < s->n; i++) {
+        s->e[i] = s->c[i].logit / temperature - top;
+    }
+    csn_vec_get()->exp(s->e, s->n);
     double sum = 0.0;
     for (uint32_t i = 0; i < s->n; i++) {
-        s->c[i].p = expf(s->c[i].logit - s->c[0].logit);
-        sum += (double)s->c[i].p;
+        sum += (double)s->e[i];
     }
     for (uint32_t i = 0; i < s->n; i++) {
-        s->c[i].p = (float)((double)s->c[i].p / sum);
+        s->c[i].p = (float)((double)s->e[i] / sum);
     }
+    return sum;
 }
 
 /* Keeps the tokens whose surprise is closest to the entropy, up to mass typical_p. `p` is used as
@@ -248,43 +301,41 @@ static void typical(csn_sampler *s) {
     if (s->o.typical_p >= 1.0f) {
         return;
     }
-    softmax(s);
+    double log_sum = csn_f64_log(softmax(s, 1.0f));
     double entropy = 0.0;
-    double sum_of_exp = 0.0;
-    float top = s->c[0].logit;
+    float top = best_logit(s);
     for (uint32_t i = 0; i < s->n; i++) {
-        double p = (double)s->c[i].p;
-        entropy -= p > 0.0 ? p * log(p) : 0.0;
-        sum_of_exp += exp((double)(s->c[i].logit - top));
+        double surprise = log_sum - (double)(s->c[i].logit - top);
+        entropy += s->c[i].p > 0.0f ? (double)s->c[i].p * surprise : 0.0;
     }
-    double log_sum = log(sum_of_exp);
     for (uint32_t i = 0; i < s->n; i++) { /* distance between surprise and entropy */
         double surprise = log_sum - (double)(s->c[i].logit - top);
         s->c[i].p = (float)fabs(surprise - entropy);
     }
     qsort(s->c, s->n, sizeof(*s->c), by_p_rising);
-    s->is_sorted = false;
+    s->n_sorted = 0;
     double mass = 0.0;
     for (uint32_t i = 0; i < s->n; i++) {
-        mass += exp((double)(s->c[i].logit - top) - log_sum);
+        double log_p = (double)(s->c[i].logit - top) - log_sum;
+        mass += log_p > -700.0 ? csn_f64_exp(log_p) : 0.0;
         if (mass > (double)s->o.typical_p) {
             s->n = i + 1;
-            break;
+            return;
         }
     }
-    sort(s);
 }
 
 static void top_p(csn_sampler *s) {
     if (s->o.top_p >= 1.0f) {
         return;
     }
-    softmax(s);
+    (void)softmax(s, 1.0f);
     double mass = 0.0;
     for (uint32_t i = 0; i < s->n; i++) {
+        sort_to(s, i + 1);
         mass += (double)s->c[i].p;
         if (mass >= (double)s->o.top_p) {
-            s->n = i + 1;
+            keep(s, i + 1);
             return;
         }
     }
@@ -295,13 +346,17 @@ static void min_p(csn_sampler *s) {
     if (s->o.min_p <= 0.0f) {
         return;
     }
-    sort(s);
-    double least = (double)s->c[0].logit + log((double)s->o.min_p);
+    double least = (double)best_logit(s) + csn_f64_log((double)s->o.min_p);
+    sort_to(s, 1);
     uint32_t n = 1;
-    while (n < s->n && (double)s->c[n].logit >= least) {
+    while (n < s->n) {
+        sort_to(s, n + 1);
+        if (!((double)s->c[n].logit >= least)) {
+            break;
+        }
         n++;
     }
-    s->n = n;
+    keep(s, n);
 }
 
 static double uniform(csn_sampler *s) { /* [0, 1), SplitMix64 */
@@ -314,13 +369,11 @@ static double uniform(csn_sampler *s) { /* [0, 1), SplitMix64 */
 }
 
 static int32_t draw(csn_sampler *s) {
-    for (uint32_t i = 0; i < s->n; i++) {
-        s->c[i].logit /= s->o.temperature;
-    }
-    softmax(s);
+    (void)softmax(s, s->o.temperature);
     double u = uniform(s);
     double mass = 0.0;
     for (uint32_t i = 0; i < s->n; i++) {
+        sort_to(s, i + 1);
         mass += (double)s->c[i].p;
         if (u < mass) {
             return s->c[i].id;

@@ -7,8 +7,10 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "engine/sampler.h"
 
 enum { N = 8, DRAWS = 20000 };
@@ -195,6 +197,110 @@ static void same_seed_same_draws(void **state) {
     csn_sampler_free(c);
 }
 
+/* ---- a whole vocabulary without top_k ---- */
+
+enum { WIDE = 3000 };
+
+struct ranked {
+    int32_t id;
+    double z;
+};
+
+static int by_rank(const void *a, const void *b) {
+    const struct ranked *x = a, *y = b;
+    return x->z != y->z ? (x->z > y->z ? -1 : 1) : x->id - y->id;
+}
+
+/* The draw of SplitMix64 (Steele, Lea and Flood, 2014). */
+static double next_uniform(uint64_t *x) {
+    uint64_t z = (*x += UINT64_C(0x9E3779B97F4A7C15));
+    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+    return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
+}
+
+/* The chain as it is written down, with everything sorted and libm in double. *ret_margin: how far
+ * u or a border is from where the answer changes. */
+static int32_t by_the_book(const csn_sampler_options *o, const float *z, double u,
+                           double *ret_margin) {
+    static struct ranked r[WIDE];
+    uint32_t n = WIDE;
+    double sum = 0, mass = 0;
+    for (int32_t i = 0; i < WIDE; i++) {
+        r[i] = (struct ranked){i, (double)z[i]};
+    }
+    qsort(r, WIDE, sizeof(*r), by_rank);
+    *ret_margin = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += exp(r[i].z - r[0].z);
+    }
+    for (uint32_t i = 0; o->top_p < 1.0f && i < n; i++) {
+        mass += exp(r[i].z - r[0].z) / sum;
+        *ret_margin = fmin(*ret_margin, fabs(mass - (double)o->top_p));
+        if (mass >= (double)o->top_p) {
+            n = i + 1;
+        }
+    }
+    for (uint32_t i = 1; o->min_p > 0.0f && i < n; i++) {
+        double over = r[i].z - r[0].z - log((double)o->min_p);
+        *ret_margin = fmin(*ret_margin, fabs(over));
+        n = over < 0 ? i : n;
+    }
+    double t = (double)o->temperature;
+    sum = mass = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += exp((r[i].z - r[0].z) / t);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        mass += exp((r[i].z - r[0].z) / t) / sum;
+        *ret_margin = fmin(*ret_margin, fabs(u - mass));
+        if (u < mass) {
+            return r[i].id;
+        }
+    }
+    return r[n - 1].id;
+}
+
+/* Sorting what is looked at alone gives the tokens of sorting everything, on the plain C kernels
+ * and on those of this CPU. */
+static void draws_without_top_k_are_those_of_a_full_sort(void **state) {
+    (void)state;
+    static float z[WIDE];
+    uint64_t noise = 99;
+    const uint32_t flags = csn_cpu_flags();
+    for (int flat = 0; flat < 2; flat++) {
+        for (int i = 0; i < WIDE; i++) { /* few values: many ties */
+            z[i] = (float)floor(next_uniform(&noise) * 200) * (flat ? 0.001f : 0.05f);
+        }
+        for (int k = 0; k < 4; k++) {
+            csn_sampler_options o = plain();
+            o.temperature = 0.8f;
+            o.top_p = k == 1 || k == 3 ? 0.9f : 1.0f;
+            o.min_p = k >= 2 ? 0.05f : 0.0f;
+            csn_sampler *s = make(&o, WIDE);
+            csn_sampler *ref = make(&o, WIDE);
+            uint64_t x = o.seed;
+            int n_close = 0;
+            for (int i = 0; i < 60; i++) {
+                double margin;
+                int32_t want = by_the_book(&o, z, next_uniform(&x), &margin);
+                int32_t got = pick(s, z);
+                if (margin > 1e-6) {
+                    assert_int_equal(got, want);
+                } else {
+                    n_close++;
+                }
+                csn_cpu_mask(0);
+                assert_int_equal(pick(ref, z), got);
+                csn_cpu_mask(flags);
+            }
+            assert_true(n_close < 6);
+            csn_sampler_free(s);
+            csn_sampler_free(ref);
+        }
+    }
+}
+
 static void logits_that_are_no_numbers_are_an_error(void **state) {
     (void)state;
     float z[N];
@@ -237,6 +343,7 @@ int main(void) {
         cmocka_unit_test(penalties_push_repeated_tokens_down),
         cmocka_unit_test(penalties_forget_beyond_the_window),
         cmocka_unit_test(same_seed_same_draws),
+        cmocka_unit_test(draws_without_top_k_are_those_of_a_full_sort),
         cmocka_unit_test(logits_that_are_no_numbers_are_an_error),
         cmocka_unit_test(options_outside_their_range_are_refused),
     };
