@@ -192,6 +192,7 @@ int main(void) {
         FAMILY("phi3"),
         FAMILY("phi3_longrope"),
         FAMILY("phi4_partial"),
+        /* SPEC("CMF 2.2") */
         FAMILY("qwen2_moe"),
         FAMILY("qwen3_moe"),
         cmocka_unit_test(logits_of_a_stack_that_runs_three_times),
