@@ -8,7 +8,7 @@
  * tree is three additions of vectors and one of halves.
  *
  * Rows are read from memory, once, and the four rows lie far apart: four streams read a third
- * faster than one (file mapping, two threads: 27 against 20 GB/s). They must be even: each load of
+ * faster than one (docs/decisions/003-streams-of-rows.md). They must be even: each load of
  * the loop goes through its stream in equal strides, else the hardware does not look ahead. It does
  * so better than a prefetch by software. Streams shorter than some 20 KB lose the gain.
  */
