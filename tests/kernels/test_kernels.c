@@ -410,6 +410,31 @@ static void long_rows_equal_ref(void **state) {
     }
 }
 
+/* One to three vectors: every number of groups up to ten, rows about multiples of four, the buffers
+ * at the first and at the last byte of readable memory. */
+static void few_vectors_equal_ref(void **state) {
+    (void)state;
+    static const uint64_t rows[] = {3, 4, 5, 6, 7, 8, 11};
+    for (int i = 0; i < N_KERNELS; i++) {
+        const struct kernel *k = &kernels[i];
+        if (k->matmul_i8 == NULL || !is_tested(k)) {
+            continue;
+        }
+        for (uint64_t groups = 1; groups <= 10; groups++) {
+            for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+                for (uint64_t n = 1; n <= 3; n++) {
+                    struct sizes s = {.rows = rows[r], .cols = 32 * groups, .n = n, .w = TAME};
+                    check_matmul(k, &s);
+                    s.at_end = true;
+                    check_matmul(k, &s);
+                }
+            }
+        }
+        /* longer than q4tp's room for scales */
+        check_matmul(k, &(struct sizes){.rows = 5, .cols = 65536 + 64, .n = 1, .w = TAME});
+    }
+}
+
 static void check_quantise(const struct kernel *k, const struct sizes *s) {
     struct fixture f;
     setup(&f, &kernels[0], s); /* x8 holds ref's result */
@@ -496,6 +521,7 @@ int main(void) {
         cmocka_unit_test(matmul_f32_equals_ref),
         cmocka_unit_test(special_values_equal_ref),
         cmocka_unit_test(long_rows_equal_ref),
+        cmocka_unit_test(few_vectors_equal_ref),
         cmocka_unit_test(quantise_x8_equals_ref),
         cmocka_unit_test(mask_chooses_the_row),
         cmocka_unit_test(dtypes_say_which_form_they_have),
