@@ -12,7 +12,7 @@
 #include "support/temp_dir.h"
 #include "support/tiny_model.h"
 
-enum { N = 70, LAYERS = 3, FFN_BYTES = TINY_FFN / 8, MAX_VISITS = 9 };
+enum { N = 37, LAYERS = 3, FFN_BYTES = TINY_FFN / 8, MAX_VISITS = 9 };
 
 static uint8_t ffn[MAX_VISITS * FFN_BYTES];
 static uint8_t heads[LAYERS];
