@@ -36,21 +36,14 @@ static const char *expert_prefix(char buf[48], uint32_t i) {
 
 /* Experts are those from 0 up to the first that is missing (facts 12.4); the router has a row for
  * each. A file that was cut down has fewer than arch.moe names. */
-static caisson_status count_experts(struct csn_maker *m, uint32_t i, uint32_t *ret,
-                                    caisson_error *err) {
+static uint32_t count_experts(struct csn_maker *m, uint32_t i) {
     char prefix[48];
     uint32_t n = 0;
     while (n < m->arch->moe.n_experts &&
            csn_plan_has(m, expert_name(m, i, expert_prefix(prefix, n), "gate_proj.weight"))) {
         n++;
     }
-    if (n == 0) {
-        return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory",
-                        .tensor = expert_name(m, i, expert_prefix(prefix, 0), "gate_proj.weight"),
-                        .what = "a router, but no expert that it could choose");
-    }
-    *ret = n;
-    return CAISSON_OK;
+    return n;
 }
 
 static caisson_status plan_shared(struct csn_maker *m, uint32_t i, csn_moe *moe,
@@ -78,9 +71,13 @@ caisson_status csn_moe_plan(struct csn_maker *m, uint32_t i, csn_layer *l, caiss
                         CSN_TEXTS(CSN_STR("arch.moe"), router));
     }
     csn_moe *moe;
-    uint32_t n;
+    uint32_t n = count_experts(m, i);
+    if (n == 0) {
+        return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory",
+                        .tensor = expert_name(m, i, expert_prefix(prefix, 0), "gate_proj.weight"),
+                        .what = "a router, but no expert that it could choose");
+    }
     CSN_TRY(CSN_ARENA_NEW(m->arena, 1, &moe, err));
-    CSN_TRY(count_experts(m, i, &n, err));
     CSN_TRY(csn_plan_weight(m, csn_plan_name(m, i, "mlp.gate.weight"), n, m->plan->hidden,
                             &moe->router, err));
     CSN_TRY(CSN_ARENA_NEW(m->arena, n, &moe->experts, err));
