@@ -10,7 +10,7 @@
 #include "base/cpu.h"
 #include "engine/session.h"
 #include "support/temp_dir.h"
-#include "support/tiny_model.h"
+#include "support/tiny_bits.h"
 
 enum { N = 37, LAYERS = 3, FFN_BYTES = TINY_FFN / 8, MAX_VISITS = 9 };
 
@@ -49,23 +49,11 @@ static csn_model *model_of(const tiny_options *o, bool has_mask) {
     return m;
 }
 
-static caisson_status hash_row(void *ctx, uint32_t i, const float *logits, caisson_error *err) {
-    uint64_t *h = ctx;
-    (void)i;
-    (void)err;
-    for (uint32_t k = 0; k < TINY_VOCAB; k++) {
-        uint32_t bits;
-        memcpy(&bits, &logits[k], sizeof(bits));
-        *h = (*h ^ bits) * UINT64_C(1099511628211);
-    }
-    return CAISSON_OK;
-}
-
 static uint64_t bits_with(csn_model *m, csn_session_options o, uint32_t step) {
     csn_session *s = NULL;
     caisson_error err = {0};
     int32_t ids[N];
-    uint64_t h = 14695981039346656037u;
+    uint64_t h = TINY_BITS_START;
     o.n_ctx = 128;
     tiny_check(csn_session_new(m, &o, &s, &err), &err);
     for (int i = 0; i < N; i++) {
@@ -73,7 +61,7 @@ static uint64_t bits_with(csn_model *m, csn_session_options o, uint32_t step) {
     }
     for (uint32_t i = 0; i < N; i += step) {
         uint32_t n = N - i < step ? N - i : step;
-        tiny_check(csn_session_eval(s, ids + i, n, true, hash_row, &h, NULL, &err), &err);
+        tiny_check(csn_session_eval(s, ids + i, n, true, tiny_hash_row, &h, NULL, &err), &err);
     }
     csn_session_free(s);
     return h;

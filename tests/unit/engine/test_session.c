@@ -9,7 +9,7 @@
 #include "base/cpu.h"
 #include "engine/session.h"
 #include "support/temp_dir.h"
-#include "support/tiny_model.h"
+#include "support/tiny_bits.h"
 
 enum { N = 110 };
 
@@ -36,28 +36,15 @@ static csn_session *session_of(csn_model *m, csn_session_options o) {
     return s;
 }
 
-/* FNV-1a over the bits of the rows that csn_session_eval hands out. */
-static caisson_status hash_row(void *ctx, uint32_t i, const float *logits, caisson_error *err) {
-    uint64_t *h = ctx;
-    (void)i;
-    (void)err;
-    for (uint32_t k = 0; k < TINY_VOCAB; k++) {
-        uint32_t bits;
-        memcpy(&bits, &logits[k], sizeof(bits));
-        *h = (*h ^ bits) * UINT64_C(1099511628211);
-    }
-    return CAISSON_OK;
-}
-
 static void eval(csn_session *s, const int32_t *id, uint32_t n, uint64_t *hash) {
     caisson_error err = {0};
-    tiny_check(csn_session_eval(s, id, n, true, hash_row, hash, NULL, &err), &err);
+    tiny_check(csn_session_eval(s, id, n, true, tiny_hash_row, hash, NULL, &err), &err);
 }
 
 /* Bits of all logits of the N ids, cut into calls of `step`. */
 static uint64_t bits_of(csn_model *m, csn_session_options o, uint32_t step) {
     csn_session *s = session_of(m, o);
-    uint64_t h = 14695981039346656037u;
+    uint64_t h = TINY_BITS_START;
     for (uint32_t i = 0; i < N; i += step) {
         eval(s, ids + i, N - i < step ? N - i : step, &h);
     }

@@ -9,7 +9,7 @@
 
 #include "engine/session.h"
 #include "support/temp_dir.h"
-#include "support/tiny_model.h"
+#include "support/tiny_bits.h"
 
 enum { N = 40 };
 
@@ -29,29 +29,17 @@ static csn_model *model_of(const tiny_options *o) {
     return m;
 }
 
-static caisson_status hash_row(void *ctx, uint32_t i, const float *logits, caisson_error *err) {
-    uint64_t *h = ctx;
-    (void)i;
-    (void)err;
-    for (uint32_t k = 0; k < TINY_VOCAB; k++) {
-        uint32_t bits;
-        memcpy(&bits, &logits[k], sizeof(bits));
-        *h = (*h ^ bits) * UINT64_C(1099511628211);
-    }
-    return CAISSON_OK;
-}
-
 static uint64_t bits_with(csn_model *m, const char *skill, csn_compute compute) {
     csn_session *s = NULL;
     caisson_error err = {0};
     int32_t ids[N];
-    uint64_t h = 14695981039346656037u;
+    uint64_t h = TINY_BITS_START;
     csn_session_options o = {.n_ctx = 64, .n_threads = 2, .skill = skill, .compute = compute};
     tiny_check(csn_session_new(m, &o, &s, &err), &err);
     for (int i = 0; i < N; i++) {
         ids[i] = (i * 37 + 11) % TINY_VOCAB;
     }
-    tiny_check(csn_session_eval(s, ids, N, true, hash_row, &h, NULL, &err), &err);
+    tiny_check(csn_session_eval(s, ids, N, true, tiny_hash_row, &h, NULL, &err), &err);
     csn_session_free(s);
     return h;
 }
