@@ -78,14 +78,7 @@ static int print_json(const cli_args *args, const csn_jval *value) {
     csn_buf out = CSN_BUF_INIT(MAX_JSON);
     csn_jw w = csn_jw_begin(&out, &err);
     csn_jw_value(&w, value);
-    int rc = CLI_OK;
-    if (csn_jw_end(&w) == CAISSON_OK) {
-        printf("%s\n", out.ptr);
-    } else {
-        rc = cli_fail(args, &err);
-    }
-    csn_buf_free(&out);
-    return rc;
+    return cli_put_json(args, &w, &out, &err);
 }
 
 static int list(const cli_args *args, const csn_jval *all) {

@@ -441,6 +441,17 @@ int cli_parse_ids(const cli_args *args, const char *text, int32_t **ret, size_t 
                            text);
 }
 
+int cli_put_json(const cli_args *args, csn_jw *w, csn_buf *out, caisson_error *err) {
+    int rc = CLI_OK;
+    if (csn_jw_end(w) == CAISSON_OK) {
+        printf("%s\n", out->ptr);
+    } else {
+        rc = cli_fail(args, err);
+    }
+    csn_buf_free(out);
+    return rc;
+}
+
 int cli_put_text(const cli_args *args, const caisson_text *text) {
     if (!cli_has(args, "json")) {
         cli_put_model_text(stdout, text->ptr, text->n);
@@ -453,12 +464,5 @@ int cli_put_text(const cli_args *args, const caisson_text *text) {
     csn_jw_key(&w, CSN_STR("text"));
     csn_jw_str(&w, csn_str_make(text->ptr, text->n));
     csn_jw_object_end(&w);
-    int rc = CLI_OK;
-    if (csn_jw_end(&w) == CAISSON_OK) {
-        printf("%s\n", out.ptr);
-    } else {
-        rc = cli_fail(args, &err);
-    }
-    csn_buf_free(&out);
-    return rc;
+    return cli_put_json(args, &w, &out, &err);
 }

@@ -4,6 +4,7 @@
 #ifndef CLI_OPEN_H
 #define CLI_OPEN_H
 
+#include "base/json.h"
 #include "cli.h"
 
 /* Prints "caisson CMD: error" and, where there is one, what to do next. Returns CLI_FAILED, or
@@ -70,6 +71,8 @@ int cli_check_target(const cli_args *args, const char *path);
  * CLI_OK or the exit code with the message printed. */
 int cli_read_text(const cli_args *args, const char *path, size_t max, char **ret, size_t *ret_n);
 
+/* Ends the writer over `out`, prints one line, frees the buffer. CLI_OK or the exit code. */
+int cli_put_json(const cli_args *args, csn_jw *w, csn_buf *out, caisson_error *err);
 /* Standard output: the text as it is, or with --json as {"text": ...}. CLI_OK or the exit code. */
 int cli_put_text(const cli_args *args, const caisson_text *text);
 

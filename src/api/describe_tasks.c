@@ -2,18 +2,6 @@
 /* Masks and skills of a file as JSON: what each switches on or replaces, counted. */
 #include "inspect_internal.h"
 
-static uint64_t row_bytes(uint64_t bits) {
-    return bits / 8 + (bits % 8 != 0);
-}
-
-static uint64_t count(const uint8_t *bits, uint64_t n) {
-    uint64_t sum = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        sum += bits[i / 8] >> (i % 8) & 1;
-    }
-    return sum;
-}
-
 static void number(csn_jw *w, csn_str key, uint64_t v) {
     csn_jw_key(w, key);
     csn_jw_u64(w, v);
@@ -32,18 +20,19 @@ static void put_layer(csn_jw *w, const csn_arch *a, const csn_cmf_mask *m, uint3
     csn_jw_object(w);
     number(w, CSN_STR("layer"), i);
     csn_jw_key(w, CSN_STR("on"));
-    csn_jw_bool(w, count(m->gates, a->n_layers) != 0 && (m->gates[i / 8] >> (i % 8) & 1) != 0);
-    number(w, CSN_STR("heads"), count(m->heads + i * row_bytes(a->n_heads), a->n_heads));
+    csn_jw_bool(w, csn_bit(m->gates, i));
+    number(w, CSN_STR("heads"),
+           csn_bit_count(m->heads + i * csn_bit_row_bytes(a->n_heads), a->n_heads));
     csn_jw_key(w, CSN_STR("neurons")); /* one a visit */
     csn_jw_array(w);
     for (uint32_t v = i; v < m->n_ffn_rows; v += a->n_layers) {
         uint64_t n = a->intermediate_size;
-        csn_jw_u64(w, count(m->ffn + v * row_bytes(n), n));
+        csn_jw_u64(w, csn_bit_count(m->ffn + v * csn_bit_row_bytes(n), n));
     }
     csn_jw_array_end(w);
     if (m->experts != NULL) {
         uint64_t n = a->moe.n_experts;
-        number(w, CSN_STR("experts"), count(m->experts + i * row_bytes(n), n));
+        number(w, CSN_STR("experts"), csn_bit_count(m->experts + i * csn_bit_row_bytes(n), n));
     }
     csn_jw_object_end(w);
 }
@@ -90,25 +79,12 @@ void csn_api_put_skills(csn_jw *w, const csn_cmf *c) {
     csn_jw_array(w);
     for (uint32_t i = 0; i < c->n_skills; i++) {
         const csn_cmf_skill *s = &c->skills[i];
-        csn_buf prefix = CSN_BUF_INIT(1 << 17);
-        caisson_error ignored;
-        uint64_t n = 0;
-        uint64_t bytes = 0;
-        if (csn_buf_printf(&prefix, &ignored, "skill.%.*s.", CSN_STR_ARGS(s->id)) == CAISSON_OK) {
-            for (uint32_t k = 0; k < c->dir.n; k++) {
-                if (csn_str_starts(c->dir.tensors[k].name, csn_buf_view(&prefix))) {
-                    n++;
-                    bytes += c->dir.tensors[k].nbytes;
-                }
-            }
-        }
-        csn_buf_free(&prefix);
         csn_jw_object(w);
         text(w, CSN_STR("id"), s->id);
         text(w, CSN_STR("name"), s->name);
         text(w, CSN_STR("input_mask_task"), s->input_mask_task);
-        number(w, CSN_STR("tensors"), n);
-        number(w, CSN_STR("bytes"), bytes);
+        number(w, CSN_STR("tensors"), s->n_tensors);
+        number(w, CSN_STR("bytes"), s->nbytes);
         csn_jw_key(w, CSN_STR("quality"));
         const csn_jval *quality = csn_jval_get(s->record, "quality");
         if (quality != NULL) {

@@ -30,7 +30,7 @@
  * Groups are padded with zeros (codes, scales and offsets) to g_stride.
  *
  * One large element gives its whole group a coarse scale, and such elements are most of what int8
- * mode loses (docs/decisions/003-exact-elements.md). csn_x8_take_exact takes the largest out. */
+ * mode loses (docs/decisions/004-exact-elements.md). csn_x8_take_exact takes the largest out. */
 enum { CSN_X8_EXACT = 2 };
 typedef struct csn_x8 {
     int8_t *q;     /* [n][q_stride] codes in the order of the columns */

@@ -13,23 +13,11 @@ struct maker {
     bool any_off; /* something is not active */
 };
 
-static uint64_t row_bytes(uint64_t bits) {
-    return bits / 8 + (bits % 8 != 0);
-}
-
-static uint64_t count(const uint8_t *bits, uint64_t n) {
-    uint64_t sum = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        sum += csn_bit(bits, i);
-    }
-    return sum;
-}
-
 /* The `have` things of a layer and the `n_bits` bits of its row: none may be marked that is not
  * there, and none may be there without a bit. */
 static caisson_status check_row(const struct maker *m, const uint8_t *bits, uint64_t n_bits,
                                 uint64_t have, const char *what, caisson_error *err) {
-    if (have > n_bits || count(bits, n_bits) != count(bits, have)) {
+    if (have > n_bits || csn_bit_count(bits, n_bits) != csn_bit_count(bits, have)) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "masks", .tensor = m->mask->name,
                         .what = what, CSN_VALUES(have, n_bits));
     }
@@ -40,7 +28,7 @@ static caisson_status check_row(const struct maker *m, const uint8_t *bits, uint
 static caisson_status make_runs(struct maker *m, const uint8_t *bits, uint32_t n, uint32_t width,
                                 const csn_runs **ret, caisson_error *err) {
     *ret = NULL;
-    if (count(bits, n) == n) {
+    if (csn_bit_count(bits, n) == n) {
         return CAISSON_OK;
     }
     uint32_t n_runs = 0;
@@ -68,8 +56,8 @@ static caisson_status make_runs(struct maker *m, const uint8_t *bits, uint32_t n
 static caisson_status copy_bits(struct maker *m, const uint8_t *bits, uint64_t n,
                                 const uint8_t **ret, caisson_error *err) {
     uint8_t *copy;
-    CSN_TRY(CSN_ARENA_NEW(&m->out->arena, row_bytes(n), &copy, err));
-    memcpy(copy, bits, row_bytes(n));
+    CSN_TRY(CSN_ARENA_NEW(&m->out->arena, csn_bit_row_bytes(n), &copy, err));
+    memcpy(copy, bits, csn_bit_row_bytes(n));
     *ret = copy;
     return CAISSON_OK;
 }
@@ -78,14 +66,14 @@ static caisson_status set_heads(struct maker *m, const csn_layer *l, const uint8
                                 csn_active_visit *v, caisson_error *err) {
     CSN_TRY(check_row(m, bits, m->arch->n_heads, l->n_heads,
                       "the layer has another number of heads than the mask", err));
-    if (count(bits, l->n_heads) == l->n_heads) {
+    if (csn_bit_count(bits, l->n_heads) == l->n_heads) {
         return CAISSON_OK;
     }
     CSN_TRY(copy_bits(m, bits, l->n_heads, &v->heads, err));
     CSN_TRY(make_runs(m, bits, l->n_heads, l->head_dim, &v->q, err));
     uint32_t group = l->n_heads / l->n_kv_heads;
     uint8_t *kv;
-    CSN_TRY(CSN_ARENA_NEW(&m->out->arena, row_bytes(l->n_kv_heads), &kv, err));
+    CSN_TRY(CSN_ARENA_NEW(&m->out->arena, csn_bit_row_bytes(l->n_kv_heads), &kv, err));
     for (uint32_t h = 0; h < l->n_heads; h++) {
         if (csn_bit(bits, h)) {
             kv[h / group / 8] |= (uint8_t)(1u << (h / group % 8));
@@ -107,10 +95,10 @@ static caisson_status set_ffn(struct maker *m, const csn_layer *l, uint32_t i_la
         return CAISSON_OK;
     }
     uint32_t n = m->arch->moe.n_experts;
-    const uint8_t *experts = m->mask->experts + i_layer * row_bytes(n);
+    const uint8_t *experts = m->mask->experts + i_layer * csn_bit_row_bytes(n);
     CSN_TRY(check_row(m, experts, n, l->moe->n_experts,
                       "the layer has another number of experts than the mask", err));
-    v->n_experts = (uint32_t)count(experts, l->moe->n_experts);
+    v->n_experts = (uint32_t)csn_bit_count(experts, l->moe->n_experts);
     if (v->n_experts == 0) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "masks", .tensor = m->mask->name,
                         .what = "no expert of a layer is active", CSN_AT(i_layer),
@@ -133,9 +121,10 @@ static caisson_status set_visit(struct maker *m, uint32_t i, caisson_error *err)
         return CAISSON_OK;
     }
     uint32_t row = m->mask->n_ffn_rows == m->plan->n_layers ? i_layer : i;
-    CSN_TRY(set_heads(m, l, m->mask->heads + i_layer * row_bytes(m->arch->n_heads), v, err));
-    return set_ffn(m, l, i_layer, m->mask->ffn + row * row_bytes(m->arch->intermediate_size), v,
-                   err);
+    CSN_TRY(
+        set_heads(m, l, m->mask->heads + i_layer * csn_bit_row_bytes(m->arch->n_heads), v, err));
+    return set_ffn(m, l, i_layer,
+                   m->mask->ffn + row * csn_bit_row_bytes(m->arch->intermediate_size), v, err);
 }
 
 caisson_status csn_active_new(const csn_plan *plan, const csn_arch *arch, const csn_cmf_mask *mask,

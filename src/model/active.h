@@ -32,9 +32,6 @@ typedef struct csn_active {
     csn_arena arena;
 } csn_active;
 
-static inline bool csn_bit(const uint8_t *bits, uint64_t i) {
-    return (bits[i / 8] >> (i % 8) & 1) != 0;
-}
 /* True for every i when there are no bits. */
 static inline bool csn_is_active(const uint8_t *bits, uint64_t i) {
     return bits == NULL || csn_bit(bits, i);

@@ -221,36 +221,34 @@ static unsigned count_pieces(const struct linear *l) {
     return pieces < (uint64_t)4 * n_threads ? n_threads : pieces < 4096 ? (unsigned)pieces : 4096;
 }
 
-static void linear(csn_ops *ops, struct linear *l) {
-    l->ops = ops;
-    if (l->n != 0) {
-        prepare(l);
-        l->n_pieces = count_pieces(l);
-        csn_pool_run(ops->pool, run_linear, l);
+static void run(csn_ops *ops, struct linear l) {
+    l.ops = ops;
+    if (l.n != 0) {
+        prepare(&l);
+        l.n_pieces = count_pieces(&l);
+        csn_pool_run(ops->pool, run_linear, &l);
     }
 }
 
 void csn_ops_linear(csn_ops *ops, const csn_linear *items, unsigned n_items, const float *x,
                     uint64_t x_stride, uint64_t n, csn_after_fn after, void *ctx) {
-    struct linear l = {.items = items,
-                       .n_items = n_items,
-                       .x = x,
-                       .x_stride = x_stride,
-                       .n = n,
-                       .after = after,
-                       .ctx = ctx};
-    linear(ops, &l);
+    run(ops, (struct linear){.items = items,
+                             .n_items = n_items,
+                             .x = x,
+                             .x_stride = x_stride,
+                             .n = n,
+                             .after = after,
+                             .ctx = ctx});
 }
 
 void csn_ops_linear_normed(csn_ops *ops, const csn_linear *items, unsigned n_items, const float *x,
                            uint64_t x_stride, uint64_t n, csn_after_fn after, void *ctx) {
-    struct linear l = {.items = items,
-                       .n_items = n_items,
-                       .x = x,
-                       .x_stride = x_stride,
-                       .n = n,
-                       .after = after,
-                       .ctx = ctx,
-                       .is_normed = true};
-    linear(ops, &l);
+    run(ops, (struct linear){.items = items,
+                             .n_items = n_items,
+                             .x = x,
+                             .x_stride = x_stride,
+                             .n = n,
+                             .after = after,
+                             .ctx = ctx,
+                             .is_normed = true});
 }

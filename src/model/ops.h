@@ -36,7 +36,7 @@ void csn_ops_linear(csn_ops *ops, const csn_linear *items, unsigned n_items, con
 
 /* The same for an input that comes from a norm. Such inputs have a few elements far larger than the
  * rest: in int8 mode the largest are multiplied in f32 where the weights' dtype has a kernel for it
- * (docs/decisions/003-exact-elements.md). */
+ * (docs/decisions/004-exact-elements.md). */
 void csn_ops_linear_normed(csn_ops *ops, const csn_linear *items, unsigned n_items, const float *x,
                            uint64_t x_stride, uint64_t n, csn_after_fn after, void *ctx);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a tensor's bytes come from. Today: a CMF file, mapped, or read into memory (--no-mmap).
- * Streamed experts, skills and masks come in behind the same calls.
+ * Streamed experts come in behind the same calls.
  */
 #ifndef CSN_STORE_STORE_H
 #define CSN_STORE_STORE_H

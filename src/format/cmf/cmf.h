@@ -55,6 +55,20 @@ typedef struct csn_cmf_mask {
     const uint8_t *experts;  /* [num_layers][ceil(num_experts / 8)], or NULL = all */
 } csn_cmf_mask;
 
+static inline uint64_t csn_bit_row_bytes(uint64_t n_bits) {
+    return n_bits / 8 + (n_bits % 8 != 0);
+}
+static inline bool csn_bit(const uint8_t *bits, uint64_t i) {
+    return (bits[i / 8] >> (i % 8) & 1) != 0;
+}
+static inline uint64_t csn_bit_count(const uint8_t *bits, uint64_t n) { /* of the first n */
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        sum += csn_bit(bits, i);
+    }
+    return sum;
+}
+
 typedef struct csn_cmf_masks {
     csn_cmf_mask *masks; /* [n], in file order */
     uint32_t n;
@@ -65,6 +79,7 @@ typedef struct csn_cmf_masks {
 typedef struct csn_cmf_skill {
     csn_str id, name, input_mask_task; /* name, input_mask_task: empty = none */
     const csn_jval *record;            /* NULL: only tensors tell of this skill */
+    uint64_t n_tensors, nbytes;        /* of its payloads */
 } csn_cmf_skill;
 
 typedef struct csn_chat_bundle { /* header.tokenizer_config (facts 7.4) */

@@ -48,15 +48,11 @@ static caisson_status fail(caisson_error *err, csn_str name, const char *what, u
                     CSN_VALUES(want, got));
 }
 
-static uint64_t row_bytes(uint64_t bits) {
-    return bits / 8 + (bits % 8 != 0);
-}
-
 /* n_rows rows of `bits` bits at *pos: the tail of each must be zero. Moves *pos behind them. */
 static caisson_status take_rows(const uint8_t *blob, uint64_t *pos, uint64_t n_rows, uint64_t bits,
                                 const char *what, csn_str name, const uint8_t **ret,
                                 caisson_error *err) {
-    uint64_t bytes = row_bytes(bits);
+    uint64_t bytes = csn_bit_row_bytes(bits);
     for (uint64_t r = 0; r < n_rows && bits % 8 != 0; r++) {
         uint8_t last = blob[*pos + (r + 1) * bytes - 1];
         if (last >> (bits % 8) != 0) {
@@ -73,15 +69,16 @@ static bool blob_bytes(const csn_arch *a, uint64_t n_ffn_rows, bool has_experts,
     uint64_t ffn;
     uint64_t heads;
     uint64_t experts = 0;
-    return csn_mul(n_ffn_rows, row_bytes(a->intermediate_size), &ffn) &&
-           csn_mul(a->n_layers, row_bytes(a->n_heads), &heads) &&
-           (!has_experts || csn_mul(a->n_layers, row_bytes(a->moe.n_experts), &experts)) &&
-           csn_add(ffn, heads, ret) && csn_add(*ret, row_bytes(a->n_layers), ret) &&
+    return csn_mul(n_ffn_rows, csn_bit_row_bytes(a->intermediate_size), &ffn) &&
+           csn_mul(a->n_layers, csn_bit_row_bytes(a->n_heads), &heads) &&
+           (!has_experts || csn_mul(a->n_layers, csn_bit_row_bytes(a->moe.n_experts), &experts)) &&
+           csn_add(ffn, heads, ret) && csn_add(*ret, csn_bit_row_bytes(a->n_layers), ret) &&
            csn_add(*ret, experts, ret);
 }
 
 static caisson_status parse_mask(const csn_jval *v, const uint8_t *bytes, uint64_t len,
-                                 const csn_arch *a, csn_cmf_mask *ret, caisson_error *err) {
+                                 const csn_arch *a, csn_cmf_mask *ret, uint64_t *used,
+                                 caisson_error *err) {
     struct mask raw = {0};
     csn_cmf_mask m;
     CSN_TRY(csn_jfields_read(v, mask_fields, CSN_N_FIELDS(mask_fields), "masks", &raw, NULL, err));
@@ -111,6 +108,10 @@ static caisson_status parse_mask(const csn_jval *v, const uint8_t *bytes, uint64
     if (!csn_range_fits(raw.blob_off, raw.blob_len, len)) {
         return fail(err, m.name, "blob leaves the section", len, raw.blob_off);
     }
+    *used += raw.blob_len; /* each is at most len, and the first beyond it ends here */
+    if (*used > len) {
+        return fail(err, m.name, "blobs of masks share bytes", len, *used);
+    }
     const uint8_t *blob = bytes + raw.blob_off;
     uint64_t pos = 0;
     m.n_ffn_rows = raw.blob_len == per_visit ? (uint32_t)n_visits : a->n_layers;
@@ -139,10 +140,11 @@ static caisson_status parse_meta(const csn_json *doc, uint32_t n_masks, const ui
         return fail(err, CSN_STR("masks"), "number of masks differs from n_masks", n_masks,
                     csn_jval_len(meta.masks));
     }
+    uint64_t used = 0; /* by blobs: sharing bytes would make a short section cost long work */
     csn_cmf_masks m = {.n = n_masks, .default_task = meta.default_task};
     CSN_TRY(CSN_ARENA_NEW(arena, n_masks, &m.masks, err));
     for (csn_jiter it = csn_jval_iter(meta.masks); csn_jiter_next(&it);) {
-        CSN_TRY(parse_mask(it.value, bytes, len, arch, &m.masks[it.index], err));
+        CSN_TRY(parse_mask(it.value, bytes, len, arch, &m.masks[it.index], &used, err));
     }
     *ret = m;
     return CAISSON_OK;

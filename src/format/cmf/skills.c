@@ -27,15 +27,34 @@ static bool id_of(csn_str name, csn_str *ret) {
     return true;
 }
 
+static int compare_ids(csn_str x, csn_str y) {
+    size_t n = x.len < y.len ? x.len : y.len;
+    int c = n > 0 ? memcmp(x.ptr, y.ptr, n) : 0;
+    return c != 0 ? c : (x.len > y.len) - (x.len < y.len);
+}
+
 /* By id; of equal ones records first, then in their order in the file. */
 static int compare(const void *a, const void *b) {
     const csn_cmf_skill *x = a, *y = b;
-    size_t n = x->id.len < y->id.len ? x->id.len : y->id.len;
-    int c = n > 0 ? memcmp(x->id.ptr, y->id.ptr, n) : 0;
-    if (c != 0 || x->id.len != y->id.len) {
-        return c != 0 ? c : x->id.len < y->id.len ? -1 : 1;
+    int c = compare_ids(x->id, y->id);
+    return c != 0 ? c : (y->record != NULL) - (x->record != NULL);
+}
+
+static int compare_key(const void *id, const void *skill) {
+    return compare_ids(*(const csn_str *)id, ((const csn_cmf_skill *)skill)->id);
+}
+
+/* A registry that names one id many times must not cost more: each tensor is looked up once. */
+static void count_tensors(csn_cmf *c) {
+    csn_str id;
+    for (uint32_t i = 0; c->n_skills > 0 && i < c->dir.n; i++) {
+        if (id_of(c->dir.tensors[i].name, &id)) {
+            csn_cmf_skill *s =
+                bsearch(&id, c->skills, c->n_skills, sizeof(*c->skills), compare_key);
+            s->n_tensors++; /* every id of a tensor is in the list */
+            s->nbytes += c->dir.tensors[i].nbytes;
+        }
     }
-    return (y->record != NULL) - (x->record != NULL);
 }
 
 caisson_status csn_cmf_parse_skills(csn_cmf *c, caisson_error *err) {
@@ -69,6 +88,7 @@ caisson_status csn_cmf_parse_skills(csn_cmf *c, caisson_error *err) {
         }
     }
     c->skills = s;
+    count_tensors(c);
     return CAISSON_OK;
 }
 

@@ -92,6 +92,28 @@ static void the_worked_mask_is_read(void **state) {
     csn_arena_done(&arena);
 }
 
+/* Many masks over one blob would make a short section cost long work at open. */
+static void masks_that_share_bytes_are_refused(void **state) {
+    (void)state;
+    csn_arch a = example_arch();
+    a.intermediate_size = 8 * 2000; /* two rows of 2000 bytes: a blob is most of the section */
+    enum { BLOB = 4003, OFF = 512 };
+    static uint8_t section[OFF + 2 * BLOB];
+    caisson_error err;
+    memset(section, 0, sizeof(section));
+    section[0] = 2;
+    int n = snprintf((char *)section + 8, 500,
+                     "{\"default_task\":\"a\",\"masks\":[{\"task_id\":0,\"name\":\"a\"," FIELDS
+                     "\"blob_off\":512,\"blob_len\":4003},{\"task_id\":1,\"name\":\"b\"," FIELDS
+                     "\"blob_off\":512,\"blob_len\":4003}]}");
+    csn_put32(section + 4, (uint32_t)n);
+    ASSERT_STATUS(parse_masks(section, OFF + BLOB, &a, &err), CAISSON_E_PARSE);
+    assert_string_equal(err.tensor, "b");
+    assert_string_equal(err.want, "4515");
+    assert_string_equal(err.got, "8006");
+    ASSERT_OK(parse_masks(section, sizeof(section), &a, &err), &err); /* there would be room */
+}
+
 static void bits_beyond_a_dimension_are_refused(void **state) {
     (void)state;
     csn_arch a = example_arch();
@@ -224,6 +246,8 @@ int main(void) {
         {"blob lengths follow loops and experts (CMF 5)", blob_lengths_follow_loops_and_experts,
          NULL, NULL, NULL},
         {"mask metadata is checked (CMF 5.1)", mask_metadata_is_checked, NULL, NULL, NULL},
+        {"masks that share bytes are refused (CMF 5)", masks_that_share_bytes_are_refused, NULL,
+         NULL, NULL},
         {"mask blobs stay in the section (CMF 5)", mask_blobs_stay_in_the_section, NULL, NULL,
          NULL},
         {"the worked index passes (CMF 7)", the_worked_index_passes, NULL, NULL, NULL},
