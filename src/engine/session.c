@@ -163,6 +163,10 @@ void csn_session_truncate(csn_session *s, uint32_t n) {
     s->n_past = n < s->n_past ? n : s->n_past;
 }
 
+void csn_session_set_tap(csn_session *s, const csn_tap *tap) {
+    s->forward.ops.tap = tap;
+}
+
 static caisson_status reserve_rows(csn_session *s, uint64_t rows, caisson_error *err) {
     if (rows <= s->n_rows_cap) {
         return CAISSON_OK;
@@ -235,7 +239,8 @@ static caisson_status run(void *ctx, caisson_error *err) {
     while (r->n_done < r->n) {
         uint32_t n = r->n - r->n_done < s->n_ubatch ? r->n - r->n_done : s->n_ubatch;
         bool is_last = r->n_done + n == r->n;
-        uint64_t row0 = r->want_all ? 0 : is_last ? n - 1 : n;
+        bool all = r->want_all || s->forward.ops.tap != NULL;
+        uint64_t row0 = all ? 0 : is_last ? n - 1 : n;
         CSN_TRY(csn_forward_run(&s->forward, &s->kv, r->ids + r->n_done, s->n_past + r->n_done, n,
                                 row0, use_long, watched ? &layers : NULL, err));
         if (r->want_all) {

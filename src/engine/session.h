@@ -12,6 +12,7 @@
 #include "base/progress.h"
 #include "model/model.h"
 #include "model/ops.h"
+#include "model/tap.h"
 
 typedef struct csn_session csn_session;
 
@@ -42,6 +43,10 @@ uint64_t csn_session_kv_bytes(const csn_session *s);
 csn_pool *csn_session_pool(csn_session *s); /* for work between evals, never during one */
 /* Forgets all tokens from position n on. */
 void csn_session_truncate(csn_session *s, uint32_t n);
+
+/* Every later eval is seen by the tap, which must outlive the session or be taken back with NULL.
+ * The last layer then runs for all tokens of a prompt, which costs its time, never a bit. */
+void csn_session_set_tap(csn_session *s, const csn_tap *tap);
 
 /* Appends n tokens (ids checked). want_all: logits of every one of them, else of the last.
  * Afterwards csn_session_logits(s, i) is row i ([vocab_size] f32, valid until the next eval), i

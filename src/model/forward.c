@@ -207,6 +207,9 @@ caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, u
         }
         /* only keys and values of rows before row0 are needed from the last visit */
         layer(f, kv, i, pos0, n, i + 1 < n_visits ? 0 : row0);
+        if (f->ops.tap != NULL && f->ops.tap->layer != NULL) {
+            f->ops.tap->layer(f->ops.tap->ctx, i, pos0, f->h, n);
+        }
     }
     return CAISSON_OK;
 }

@@ -223,6 +223,9 @@ static unsigned count_pieces(const struct linear *l) {
 
 static void run(csn_ops *ops, struct linear l) {
     l.ops = ops;
+    for (unsigned i = 0; ops->tap != NULL && ops->tap->input != NULL && i < l.n_items; i++) {
+        ops->tap->input(ops->tap->ctx, l.items[i].w, l.x, l.x_stride, l.n);
+    }
     if (l.n != 0) {
         prepare(&l);
         l.n_pieces = count_pieces(&l);

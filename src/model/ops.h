@@ -6,6 +6,7 @@
 
 #include "model/active.h"
 #include "model/plan.h"
+#include "model/tap.h"
 
 typedef enum csn_compute { CSN_COMPUTE_F32, CSN_COMPUTE_INT8 } csn_compute;
 
@@ -16,6 +17,7 @@ typedef struct csn_ops {
     csn_compute compute;
     const csn_vec *vec;
     csn_quantise_x8_fn quantise;
+    const csn_tap *tap;       /* or NULL */
     void *x8[CSN_MAX_LINEAR]; /* csn_x8_nbytes(max_n, max_cols) each; NULL in f32 mode */
     float *scaled;            /* [max_n][max_cols]: inputs that are changed before quantising */
 } csn_ops;

@@ -34,7 +34,9 @@ static caisson_status find_in_skill(struct csn_maker *m, csn_str name, const csn
     return CAISSON_OK;
 }
 
-static caisson_status get(struct csn_maker *m, csn_str name, csn_matrix *ret, caisson_error *err) {
+/* *ret_name: the entry that is read, in the directory's memory. */
+static caisson_status get_entry(struct csn_maker *m, csn_str name, csn_matrix *ret,
+                                csn_str *ret_name, caisson_error *err) {
     const csn_tensor *t = csn_directory_find(m->dir, name);
     const csn_tensor *mine;
     CSN_TRY(find_in_skill(m, name, &mine, err));
@@ -52,13 +54,20 @@ static caisson_status get(struct csn_maker *m, csn_str name, csn_matrix *ret, ca
                         .got = csn_str_from(t->dtype->name));
     }
     m->used[t - m->dir->tensors] = true;
+    *ret_name = t->name;
     return csn_store_matrix(m->store, t->name, ret, err);
+}
+
+static caisson_status get(struct csn_maker *m, csn_str name, csn_matrix *ret, caisson_error *err) {
+    csn_str entry;
+    return get_entry(m, name, ret, &entry, err);
 }
 
 caisson_status csn_plan_weight(struct csn_maker *m, csn_str name, uint64_t rows, uint64_t cols,
                                csn_weight *ret, caisson_error *err) {
     csn_matrix mat;
-    CSN_TRY(get(m, name, &mat, err));
+    csn_str entry;
+    CSN_TRY(get_entry(m, name, &mat, &entry, err));
     if (mat.cols != cols) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "directory", .tensor = name,
                         .what = "columns differ from what the model's description needs",
@@ -70,6 +79,7 @@ caisson_status csn_plan_weight(struct csn_maker *m, csn_str name, uint64_t rows,
                         CSN_VALUES(rows, mat.rows));
     }
     *ret = (csn_weight){.m = mat,
+                        .name = entry,
                         .rows = mat.rows,
                         .f32 = csn_kernel_matmul_f32(&mat),
                         .i8 = csn_kernel_matmul_i8(&mat),

@@ -11,6 +11,7 @@
 /* A matrix with the kernels that run it. */
 typedef struct csn_weight {
     csn_matrix m;
+    csn_str name;  /* of its tensor in the file */
     uint64_t rows; /* of the result: m.rows, or fewer for a head wider than the vocabulary */
     csn_matmul_f32_fn f32;
     csn_matmul_i8_fn i8;        /* NULL: f32 activations in int8 mode too */
