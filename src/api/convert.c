@@ -94,7 +94,7 @@ caisson_status caisson_convert(const char *source, const char *target,
     csn_log log = {o.on_log != NULL ? on_log : NULL, &b, CSN_LOG_INFO};
     csn_convert_options co = {
         .n_rules = (uint32_t)o.n_rules,
-        .encoder = o.reference_encoder ? CSN_ENCODER_REFERENCE : CSN_ENCODER_SEARCH,
+        .encode = {.encoder = o.reference_encoder ? CSN_ENCODER_REFERENCE : CSN_ENCODER_SEARCH},
         .n_threads = o.n_threads,
         .overwrite = o.overwrite,
         .progress = &progress,

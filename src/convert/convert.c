@@ -70,8 +70,9 @@ static caisson_status hash_files(job *j) {
 static caisson_status make_fingerprint(job *j) {
     csn_buf *f = &j->fingerprint;
     f->len = 0;
-    CSN_TRY(csn_buf_printf(f, j->err, "caisson 2 %d %016" PRIx64, (int)j->o->encoder,
-                           csn_hash64(j->header.ptr, j->header.len)));
+    CSN_TRY(csn_buf_printf(f, j->err, "caisson 3 %d %.9g %.9g %016" PRIx64,
+                           (int)j->o->encode.encoder, (double)j->o->encode.mean_bits,
+                           (double)j->o->encode.keep, csn_hash64(j->header.ptr, j->header.len)));
     for (uint32_t i = 0; i < j->source->n_files; i++) {
         CSN_TRY(csn_buf_printf(f, j->err, " %" PRIu64 ":%016" PRIx64, j->files[i].nbytes,
                                j->files[i].hash));
@@ -86,13 +87,17 @@ static caisson_status make_writer(job *j, csn_cmf_writer **ret, uint32_t *ret_n_
                          .vocab_bytes = j->source->tokenizer.len,
                          .sync_bytes = j->o->sync_bytes};
     CSN_TRY(CSN_NEW(j->plan.n, &t, j->err));
-    for (uint32_t i = 0; i < j->plan.n; i++) {
+    caisson_status status = CAISSON_OK;
+    for (uint32_t i = 0; i < j->plan.n && status == CAISSON_OK; i++) {
         const csn_convert_item *item = &j->plan.items[i];
         t[i] = (csn_cmf_plan_tensor){.name = item->name, .dtype = item->to, .shape = item->shape};
+        status = csn_encoded_nbytes(item->to, &item->shape, &j->o->encode, &t[i].nbytes, j->err);
     }
     plan.tensors = t;
     plan.fingerprint = csn_buf_view(&j->fingerprint);
-    caisson_status status = csn_cmf_writer_new(j->fs, j->target, &plan, ret, ret_n_done, j->err);
+    if (status == CAISSON_OK) {
+        status = csn_cmf_writer_new(j->fs, j->target, &plan, ret, ret_n_done, j->err);
+    }
     csn_free(t);
     return status;
 }
@@ -123,25 +128,23 @@ static bool has_inf_f16(const float *x, uint64_t n) {
     return false;
 }
 
-/* Encodes x into *ret (x itself where that is the same). CAISSON_E_BOUNDS: f16 cannot hold it. */
+/* Encodes x: *ret is in `out`, or x itself where that is the same. CAISSON_E_BOUNDS: f16 cannot
+ * hold it. */
 static caisson_status encode(job *j, const csn_convert_item *item, const float *x, uint64_t n,
-                             uint64_t nbytes, const void **ret, void **ret_owned) {
-    *ret_owned = NULL;
+                             csn_buf *out, csn_str *ret) {
     if (is_plain_f32(item->to)) {
-        *ret = x;
+        *ret = csn_str_make((const char *)x, (size_t)n * sizeof(float));
         return CAISSON_OK;
     }
     if (item->to == csn_dtype_by_name(CSN_STR("f16")) && has_inf_f16(x, n)) {
         return CAISSON_E_BOUNDS;
     }
-    CSN_TRY(csn_alloc_aligned((size_t)nbytes, ret_owned, j->err));
-    *ret = *ret_owned;
     caisson_error e; /* to be kept as f32 is no failure: j->err is left alone */
-    caisson_status status =
-        item->to->encode(x, &item->shape, j->o->encoder, j->pool, *ret_owned, &e);
+    caisson_status status = item->to->encode(x, &item->shape, &j->o->encode, j->pool, out, &e);
     if (status != CAISSON_OK && status != CAISSON_E_BOUNDS) {
         *j->err = e;
     }
+    *ret = csn_buf_view(out);
     return status;
 }
 
@@ -170,45 +173,42 @@ static void keep_f32(job *j, csn_convert_item *item) {
 static caisson_status convert_tensor(job *j, csn_cmf_writer *w, uint32_t i) {
     csn_convert_item *item = &j->plan.items[i];
     csn_tensor_watch watch = {tell, j};
-    uint64_t n = 0, nbytes = 0, f32_bytes;
-    void *x = NULL, *owned = NULL;
-    const void *bytes = NULL;
+    uint64_t n = 0, f32_bytes;
+    void *x = NULL;
+    csn_buf encoded = CSN_BUF_INIT(SIZE_MAX / 2);
+    csn_str bytes = {0};
     double error = 0;
     if (!csn_shape_count(&item->shape, &n) || !csn_mul(n, sizeof(float), &f32_bytes) ||
         f32_bytes > SIZE_MAX) {
         return CSN_FAIL(j->err, CAISSON_E_BOUNDS, .tensor = item->name,
                         .what = "tensor is too large");
     }
-    CSN_TRY(item->to->nbytes(&item->shape, &nbytes, j->err));
     CSN_TRY(csn_alloc_aligned((size_t)f32_bytes, &x, j->err));
     caisson_status status =
         csn_tensor_read_f32(j->source, item, j->pool, &j->piece, &watch, x, j->err);
     if (status == CAISSON_OK) {
-        status = encode(j, item, x, n, nbytes, &bytes, &owned);
+        status = encode(j, item, x, n, &encoded, &bytes);
         if (status == CAISSON_E_BOUNDS) {
             /* Rare: a weight beyond 65504, or a row beyond 127 times that. */
-            csn_free_aligned(owned);
-            owned = NULL;
             keep_f32(j, item);
-            nbytes = f32_bytes;
             status = csn_cmf_writer_keep_f32(w, j->err);
             if (status == CAISSON_OK) {
-                status = encode(j, item, x, n, nbytes, &bytes, &owned);
+                status = encode(j, item, x, n, &encoded, &bytes);
             }
         }
     }
-    if (status == CAISSON_OK && owned != NULL) {
-        status = csn_tensor_error(item, bytes, nbytes, x, n, j->pool, &error, j->err);
+    if (status == CAISSON_OK && bytes.ptr != x) {
+        status = csn_tensor_error(item, bytes, x, n, j->pool, &error, j->err);
     }
     if (status == CAISSON_OK) {
-        status = csn_cmf_writer_tensor(w, bytes, nbytes, j->err);
+        status = csn_cmf_writer_tensor(w, bytes.ptr, bytes.len, j->err);
     }
     if (status == CAISSON_OK) {
-        report(j, item, nbytes, error);
+        report(j, item, bytes.len, error);
     } else if (status != CAISSON_E_CANCELLED) {
         csn_error_tensor(j->err, item->name);
     }
-    csn_free_aligned(owned);
+    csn_buf_free(&encoded);
     csn_free_aligned(x);
     return status;
 }

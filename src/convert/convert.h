@@ -32,7 +32,7 @@ typedef struct csn_convert_options {
     const csn_dtype *quant;        /* NULL = q8_row */
     const csn_convert_rule *rules; /* [n_rules], the first match wins */
     uint32_t n_rules;
-    csn_encoder encoder;
+    csn_encode_options encode;    /* row_bits and col_rms: NULL */
     unsigned n_threads;           /* 0 = all */
     bool overwrite;               /* replace an existing target; else CAISSON_E_EXISTS */
     uint64_t sync_bytes;          /* payload bytes that a kill may cost; 0 = 64 MiB */

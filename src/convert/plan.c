@@ -357,11 +357,12 @@ static const csn_dtype *dtype(const char *name) {
 /* Writers use the tiled formats only for rows of whole groups; others of the 4-bit kind and what
  * they cannot hold fall back to q8_2f. */
 static bool fits(const csn_dtype *d, const csn_shape *shape) {
+    static const csn_encode_options any = {0};
     uint64_t ignored;
     caisson_error e;
     bool is_tiled = d->group == 32 && d != dtype("q4_block");
-    return (!is_tiled || shape->dim[1] % 32 == 0) && d->nbytes != NULL &&
-           d->nbytes(shape, &ignored, &e) == CAISSON_OK;
+    return (!is_tiled || shape->dim[1] % 32 == 0) &&
+           csn_encoded_nbytes(d, shape, &any, &ignored, &e) == CAISSON_OK;
 }
 
 /* Small matrices whose errors decide which weights run at all. */

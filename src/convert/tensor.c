@@ -186,11 +186,11 @@ static void measure_chunks(void *ctx, unsigned i_thread, unsigned n_threads) {
     }
 }
 
-caisson_status csn_tensor_error(const csn_convert_item *item, const uint8_t *bytes, uint64_t nbytes,
-                                const float *x, uint64_t n, csn_pool *pool, double *ret,
-                                caisson_error *err) {
+caisson_status csn_tensor_error(const csn_convert_item *item, csn_str bytes, const float *x,
+                                uint64_t n, csn_pool *pool, double *ret, caisson_error *err) {
     uint64_t n_chunks = (n + CHECK_GRAIN - 1) / CHECK_GRAIN;
-    measure me = {.m = csn_matrix_make(item->to, &item->shape, bytes, nbytes), .x = x, .n = n};
+    measure me = {
+        .m = csn_matrix_make(item->to, &item->shape, bytes.ptr, bytes.len), .x = x, .n = n};
     double num = 0, den = 0;
     CSN_TRY(CSN_NEW((size_t)n_chunks * 2, &me.part, err));
     csn_pool_run(pool, measure_chunks, &me);

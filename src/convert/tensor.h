@@ -19,8 +19,7 @@ caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *
                                    csn_pool *pool, csn_buf *piece, const csn_tensor_watch *watch,
                                    float *out, caisson_error *err);
 /* ||decoded - x|| / ||x|| of an encoded tensor; the same bits for any number of threads. */
-caisson_status csn_tensor_error(const csn_convert_item *item, const uint8_t *bytes, uint64_t nbytes,
-                                const float *x, uint64_t n, csn_pool *pool, double *ret,
-                                caisson_error *err);
+caisson_status csn_tensor_error(const csn_convert_item *item, csn_str bytes, const float *x,
+                                uint64_t n, csn_pool *pool, double *ret, caisson_error *err);
 
 #endif

@@ -34,6 +34,21 @@ typedef enum csn_encoder {
     CSN_ENCODER_REFERENCE, /* the bytes of the format's reference */
 } csn_encoder;
 
+/* What an encoder is told. All zero is every dtype's default. */
+typedef struct csn_encode_options {
+    csn_encoder encoder;
+    float mean_bits; /* vbit, vbit_ro: mean width of the rows, 3 to 8; 0 = 4.25 */
+    /* vbit, vbit_ro: [rows] widths that the caller has chosen; NULL: so that the rows of this
+     * tensor alone have mean_bits. */
+    const uint8_t *row_bits;
+    /* q1s, q1t: share of the weights that stay f16, at most 0.25; 0 = the dtype's own (q1s 0.01,
+     * q1t none), negative = none. */
+    float keep;
+    /* q1s, q1t: [cols] root mean square of the activations that meet each column; what stays f16
+     * is what is largest times this. NULL: by size alone. */
+    const float *col_rms;
+} csn_encode_options;
+
 /* A tensor seen as a matrix: rows = dim[0], cols = product of the rest (1-D: rows = n, cols = 1;
  * scalar: 1 x 1). Checked: data holds exactly dtype->nbytes(shape) bytes and passed dtype->check.
  */
@@ -66,12 +81,18 @@ struct csn_dtype {
     /* f32 values of the flattened elements [i0, i0 + n), any i0; bit-exact to the reference's
      * decoder. NULL: opens, verifies and lists, but cannot be decoded or run by this build. */
     void (*decode)(const csn_matrix *m, uint64_t i0, uint64_t n, float *out);
-    /* Encodes a whole tensor into `out` (nbytes() bytes, every one written). Rows or groups are
-     * split over `pool` (may be NULL) with the same bytes for any number of threads. NULL = never
-     * written by us. x is finite. CAISSON_E_BOUNDS when a value or scale does not fit into the
-     * dtype's f16 (the caller keeps such a tensor in f32), or the shape cannot have the dtype. */
-    caisson_status (*encode)(const float *x, const csn_shape *shape, csn_encoder encoder,
-                             csn_pool *pool, uint8_t *out, caisson_error *err);
+    /* Encodes a whole tensor: what `out` held is replaced by the payload, whose size is known only
+     * then where nbytes is NULL. Rows or groups are split over `pool` (may be NULL) with the same
+     * bytes for any number of threads. NULL = never written by us. x is finite. CAISSON_E_BOUNDS
+     * when a value or scale does not fit into the dtype's f16 (the caller keeps such a tensor in
+     * f32), or the shape cannot have the dtype; NOMEM; LIMIT (out->max). */
+    caisson_status (*encode)(const float *x, const csn_shape *shape,
+                             const csn_encode_options *options, csn_pool *pool, csn_buf *out,
+                             caisson_error *err);
+    /* Where nbytes is NULL and encode is not: about how many bytes encode will make, for plans.
+     * Fails as nbytes does. */
+    caisson_status (*about_nbytes)(const csn_shape *shape, const csn_encode_options *options,
+                                   uint64_t *ret, caisson_error *err);
 };
 
 extern const csn_dtype *const csn_dtypes[]; /* NULL-terminated */
@@ -80,6 +101,12 @@ const csn_dtype *csn_dtype_by_name(csn_str name); /* NULL if unknown; also "q8",
 const csn_dtype *csn_dtype_by_cmf(unsigned id);
 const csn_dtype *csn_dtype_by_gguf(unsigned id);
 const csn_dtype *csn_dtype_by_safetensors(csn_str name);
+
+/* Bytes of a payload that encode will make: exactly, or about where only the payload decides.
+ * CAISSON_E_BOUNDS when the shape cannot have this dtype or the size overflows. */
+caisson_status csn_encoded_nbytes(const csn_dtype *d, const csn_shape *shape,
+                                  const csn_encode_options *options, uint64_t *ret,
+                                  caisson_error *err);
 
 /* Matrix view of a checked payload. */
 csn_matrix csn_matrix_make(const csn_dtype *d, const csn_shape *s, const void *data,

@@ -165,19 +165,44 @@ void csn_encode_split(csn_pool *pool, csn_encode_job *job, csn_encode_fn fn, uin
     csn_pool_run(pool, run_share, &(struct split){job, fn, n_units});
 }
 
-csn_encode_job csn_encode_begin(const float *x, const csn_shape *shape, csn_encoder encoder,
-                                uint8_t *out) {
-    csn_encode_job job = {.x = x, .out = out, .encoder = encoder};
-    csn_shape_matrix(shape, &job.rows, &job.cols);
-    job.n = job.rows * job.cols;
-    return job;
+caisson_status csn_encode_room(csn_encode_job *job, uint64_t nbytes, csn_buf *out,
+                               caisson_error *err) {
+    out->len = 0;
+    if (nbytes > SIZE_MAX) {
+        return csn_fail_nbytes(err);
+    }
+    CSN_TRY(csn_buf_reserve(out, (size_t)nbytes, err));
+    out->len = (size_t)nbytes;
+    job->out = (uint8_t *)out->ptr;
+    return CAISSON_OK;
 }
 
-caisson_status csn_encode_end(const csn_encode_job *job, const char *dtype, caisson_error *err) {
+caisson_status csn_encode_begin(const csn_dtype *d, const float *x, const csn_shape *shape,
+                                const csn_encode_options *options, csn_buf *out,
+                                csn_encode_job *ret, caisson_error *err) {
+    uint64_t nbytes;
+    *ret = (csn_encode_job){.dtype = d, .x = x, .options = options};
+    csn_shape_matrix(shape, &ret->rows, &ret->cols);
+    ret->n = ret->rows * ret->cols;
+    if (d->nbytes == NULL) {
+        return CAISSON_OK;
+    }
+    CSN_TRY(d->nbytes(shape, &nbytes, err));
+    return csn_encode_room(ret, nbytes, out, err);
+}
+
+caisson_status csn_encoded_nbytes(const csn_dtype *d, const csn_shape *shape,
+                                  const csn_encode_options *options, uint64_t *ret,
+                                  caisson_error *err) {
+    return d->nbytes != NULL ? d->nbytes(shape, ret, err)
+                             : d->about_nbytes(shape, options, ret, err);
+}
+
+caisson_status csn_encode_end(const csn_encode_job *job, caisson_error *err) {
     if (atomic_load_explicit(&job->has_inf, memory_order_relaxed)) {
         return CSN_FAIL(err, CAISSON_E_BOUNDS,
                         .what = "a value is too large for the f16 of this dtype",
-                        CSN_TEXTS(CSN_STR("at most 65504"), csn_str_from(dtype)));
+                        CSN_TEXTS(CSN_STR("at most 65504"), csn_str_from(job->dtype->name)));
     }
     return CAISSON_OK;
 }

@@ -29,11 +29,13 @@ static void encode_units(csn_encode_job *job, uint64_t u0, uint64_t u1) {
     }
 }
 
-static caisson_status f16_encode(const float *x, const csn_shape *shape, csn_encoder encoder,
-                                 csn_pool *pool, uint8_t *out, caisson_error *err) {
-    csn_encode_job job = csn_encode_begin(x, shape, encoder, out);
+static caisson_status f16_encode(const float *x, const csn_shape *shape,
+                                 const csn_encode_options *options, csn_pool *pool, csn_buf *out,
+                                 caisson_error *err) {
+    csn_encode_job job;
+    CSN_TRY(csn_encode_begin(&csn_dtype_f16, x, shape, options, out, &job, err));
     csn_encode_split(pool, &job, encode_units, job.n);
-    return csn_encode_end(&job, "f16", err);
+    return csn_encode_end(&job, err);
 }
 
 const csn_dtype csn_dtype_f16 = {

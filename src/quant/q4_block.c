@@ -31,17 +31,19 @@ static void encode_groups(csn_encode_job *job, uint64_t g0, uint64_t g1) {
     for (uint64_t g = g0; g < g1; g++) {
         const float *x = job->x + g * CSN_GROUP;
         uint64_t n = job->n - g * CSN_GROUP < CSN_GROUP ? job->n - g * CSN_GROUP : CSN_GROUP;
-        uint16_t h = csn_nibbles_encode(x, n, job->encoder, job->out + 16 * g);
+        uint16_t h = csn_nibbles_encode(x, n, job->options->encoder, job->out + 16 * g);
         csn_note_inf(job, h);
         csn_store16(job->out + 16 * n_groups + 2 * g, h);
     }
 }
 
-static caisson_status q4_block_encode(const float *x, const csn_shape *shape, csn_encoder encoder,
-                                      csn_pool *pool, uint8_t *out, caisson_error *err) {
-    csn_encode_job job = csn_encode_begin(x, shape, encoder, out);
+static caisson_status q4_block_encode(const float *x, const csn_shape *shape,
+                                      const csn_encode_options *options, csn_pool *pool,
+                                      csn_buf *out, caisson_error *err) {
+    csn_encode_job job;
+    CSN_TRY(csn_encode_begin(&csn_dtype_q4_block, x, shape, options, out, &job, err));
     csn_encode_split(pool, &job, encode_groups, (job.n + CSN_GROUP - 1) / CSN_GROUP);
-    return csn_encode_end(&job, "q4_block", err);
+    return csn_encode_end(&job, err);
 }
 
 const csn_dtype csn_dtype_q4_block = {

@@ -30,18 +30,21 @@ static void q4_tiled_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float 
 static void encode_groups(csn_encode_job *job, uint64_t g0, uint64_t g1) {
     for (uint64_t g = g0; g < g1; g++) {
         uint8_t *tile = job->out + TILE * g;
-        uint16_t h = csn_nibbles_encode(job->x + g * CSN_GROUP, CSN_GROUP, job->encoder, tile + 2);
+        uint16_t h =
+            csn_nibbles_encode(job->x + g * CSN_GROUP, CSN_GROUP, job->options->encoder, tile + 2);
         csn_note_inf(job, h);
         csn_store16(tile, h);
     }
 }
 
-static caisson_status q4_tiled_encode(const float *x, const csn_shape *shape, csn_encoder encoder,
-                                      csn_pool *pool, uint8_t *out, caisson_error *err) {
+static caisson_status q4_tiled_encode(const float *x, const csn_shape *shape,
+                                      const csn_encode_options *options, csn_pool *pool,
+                                      csn_buf *out, caisson_error *err) {
     CSN_TRY(csn_shape_need_groups(shape, "q4_tiled is written for whole groups of 32", err));
-    csn_encode_job job = csn_encode_begin(x, shape, encoder, out);
+    csn_encode_job job;
+    CSN_TRY(csn_encode_begin(&csn_dtype_q4_tiled, x, shape, options, out, &job, err));
     csn_encode_split(pool, &job, encode_groups, job.n / CSN_GROUP);
-    return csn_encode_end(&job, "q4_tiled", err);
+    return csn_encode_end(&job, err);
 }
 
 const csn_dtype csn_dtype_q4_tiled = {

@@ -173,7 +173,7 @@ static void encode_row(csn_encode_job *job, uint64_t row) {
             (void)csn_scale_rule(a / 7.0f, &h);
             float lg = (h & 0x7c00u) == 0x7c00u ? 16.0f : csn_log2_half(h);
             code = choose_code(xg, lg, csn_half_to_f32(lo16), csn_half_to_f32(step16), t);
-            if (job->encoder == CSN_ENCODER_SEARCH) {
+            if (job->options->encoder == CSN_ENCODER_SEARCH) {
                 code = search_code(xg, a, t, code);
             }
         }
@@ -193,12 +193,14 @@ static void encode_rows(csn_encode_job *job, uint64_t r0, uint64_t r1) {
     }
 }
 
-static caisson_status q4tp_encode(const float *x, const csn_shape *shape, csn_encoder encoder,
-                                  csn_pool *pool, uint8_t *out, caisson_error *err) {
+static caisson_status q4tp_encode(const float *x, const csn_shape *shape,
+                                  const csn_encode_options *options, csn_pool *pool, csn_buf *out,
+                                  caisson_error *err) {
     CSN_TRY(csn_shape_need_groups(shape, "q4tp needs whole groups of 32", err));
-    csn_encode_job job = csn_encode_begin(x, shape, encoder, out);
+    csn_encode_job job;
+    CSN_TRY(csn_encode_begin(&csn_dtype_q4tp, x, shape, options, out, &job, err));
     csn_encode_split(pool, &job, encode_rows, job.rows);
-    return csn_encode_end(&job, "q4tp", err);
+    return csn_encode_end(&job, err);
 }
 
 const csn_dtype csn_dtype_q4tp = {

@@ -93,9 +93,11 @@ static void encode_rows(csn_encode_job *job, uint64_t r0, uint64_t r1) {
     }
 }
 
-static caisson_status q8_2f_encode(const float *x, const csn_shape *shape, csn_encoder encoder,
-                                   csn_pool *pool, uint8_t *out, caisson_error *err) {
-    csn_encode_job job = csn_encode_begin(x, shape, encoder, out);
+static caisson_status q8_2f_encode(const float *x, const csn_shape *shape,
+                                   const csn_encode_options *options, csn_pool *pool, csn_buf *out,
+                                   caisson_error *err) {
+    csn_encode_job job;
+    CSN_TRY(csn_encode_begin(&csn_dtype_q8_2f, x, shape, options, out, &job, err));
     struct sums s = {0};
     job.extra = &s;
     caisson_status status = CSN_NEW(job.cols, &s.total, err);
@@ -108,7 +110,7 @@ static caisson_status q8_2f_encode(const float *x, const csn_shape *shape, csn_e
     if (status == CAISSON_OK) {
         csn_encode_split(pool, &job, encode_cols, job.cols);
         csn_encode_split(pool, &job, encode_rows, job.rows);
-        status = csn_encode_end(&job, "q8_2f", err);
+        status = csn_encode_end(&job, err);
     }
     csn_free(s.total);
     csn_free(s.block);

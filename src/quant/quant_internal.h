@@ -86,10 +86,11 @@ caisson_status csn_shape_need_groups(const csn_shape *s, const char *what, caiss
 
 /* A job of an encoder: units [u0, u1) of work; sets *inf when a stored f16 became infinite. */
 typedef struct csn_encode_job {
+    const csn_dtype *dtype;
     const float *x;
     uint8_t *out;
     uint64_t n, rows, cols;
-    csn_encoder encoder;
+    const csn_encode_options *options;
     void *extra;
     atomic_bool has_inf;
 } csn_encode_job;
@@ -97,10 +98,15 @@ typedef void (*csn_encode_fn)(csn_encode_job *job, uint64_t u0, uint64_t u1);
 
 /* Runs fn over [0, n_units) on all threads of the pool. */
 void csn_encode_split(csn_pool *pool, csn_encode_job *job, csn_encode_fn fn, uint64_t n_units);
+/* Fills a job; makes room in out where the shape alone says how much, else `room` does. */
+caisson_status csn_encode_begin(const csn_dtype *d, const float *x, const csn_shape *shape,
+                                const csn_encode_options *options, csn_buf *out,
+                                csn_encode_job *ret, caisson_error *err);
+/* job->out: nbytes bytes, the whole of *out. Their contents are not set. */
+caisson_status csn_encode_room(csn_encode_job *job, uint64_t nbytes, csn_buf *out,
+                               caisson_error *err);
 /* OK, or BOUNDS when a value or scale does not fit into f16. */
-caisson_status csn_encode_end(const csn_encode_job *job, const char *dtype, caisson_error *err);
-csn_encode_job csn_encode_begin(const float *x, const csn_shape *shape, csn_encoder encoder,
-                                uint8_t *out);
+caisson_status csn_encode_end(const csn_encode_job *job, caisson_error *err);
 
 static inline void csn_note_inf(csn_encode_job *job, uint16_t h) {
     if ((h & 0x7c00u) == 0x7c00u) {

@@ -217,21 +217,20 @@ static inline void tiny_write(const tiny_options *o, const char *path) {
     for (uint32_t i = 0; i < w->n; i++) {
         const csn_cmf_plan_tensor *t = &w->t[i];
         uint64_t n;
-        uint64_t bytes;
         (void)csn_shape_count(&t->shape, &n);
-        tiny_check(t->dtype->nbytes(&t->shape, &bytes, &err), &err);
         float *x = malloc(n * sizeof(float));
-        uint8_t *packed = malloc(bytes);
+        csn_buf packed = CSN_BUF_INIT(1 << 30);
         tiny_values(t, x, n);
         if (o->edit != NULL) {
             o->edit(t->name, x, t->shape.dim[0], t->shape.n_dims == 2 ? t->shape.dim[1] : 1);
         }
-        tiny_check(t->dtype->encode(x, &t->shape, CSN_ENCODER_SEARCH, NULL, packed, &err), &err);
+        tiny_check(t->dtype->encode(x, &t->shape, &(csn_encode_options){0}, NULL, &packed, &err),
+                   &err);
         if (i >= n_done) {
-            tiny_check(csn_cmf_writer_tensor(writer, packed, bytes, &err), &err);
+            tiny_check(csn_cmf_writer_tensor(writer, packed.ptr, packed.len, &err), &err);
         }
         free(x);
-        free(packed);
+        csn_buf_free(&packed);
     }
     tiny_check(csn_cmf_writer_finish(writer, csn_buf_view(&header), (csn_str){"", 0}, &err), &err);
     csn_cmf_writer_close(writer, false);

@@ -169,7 +169,8 @@ typedef struct csn_cmf_plan_tensor {
     csn_str name;
     const csn_dtype *dtype;
     csn_shape shape;
-    uint64_t nbytes; /* only for a dtype whose size depends on the payload (dtype->nbytes NULL) */
+    uint64_t nbytes; /* about, and only for a dtype whose size depends on the payload (its nbytes is
+                        NULL): for the check of free space. Each such payload tells its own */
 } csn_cmf_plan_tensor;
 
 typedef struct csn_cmf_plan {
@@ -188,7 +189,9 @@ typedef struct csn_cmf_plan {
  * can hold. */
 caisson_status csn_cmf_writer_new(csn_fs *fs, const char *path, const csn_cmf_plan *plan,
                                   csn_cmf_writer **ret, uint32_t *ret_n_done, caisson_error *err);
-/* The next tensor of the plan: exactly its nbytes. Hashes, writes, journals. */
+/* The next tensor of the plan, as many bytes as its dtype and shape say or, where the payload
+ * decides, any number: tensors behind it move. Hashes, writes, journals. IO with ENOSPC when the
+ * disk is now too small. */
 caisson_status csn_cmf_writer_tensor(csn_cmf_writer *w, const void *bytes, uint64_t nbytes,
                                      caisson_error *err);
 /* The next tensor is stored as f32 in place of the plan's dtype, because that cannot hold its

@@ -3,9 +3,9 @@
 
 #include "format/cmf/cmf_internal.h"
 
-enum { HEAD = 24, RECORD = 40 };
+enum { HEAD = 24, RECORD = 48 };
 
-static const char magic[8] = {'C', 'S', 'N', 'J', 'R', 'N', 'L', '3'};
+static const char magic[8] = {'C', 'S', 'N', 'J', 'R', 'N', 'L', '4'};
 
 uint64_t csn_journal_mix(uint64_t id, uint64_t value) {
     uint64_t x = (id ^ value) * UINT64_C(0x9E3779B97F4A7C15);
@@ -19,6 +19,7 @@ static void record_bytes(uint64_t plan_id, uint64_t i, const csn_journal_entry *
     csn_put64(out, e->hash);
     memcpy(out + 8, e->digest, sizeof(e->digest));
     csn_put64(out + 24, e->dtype_id);
+    csn_put64(out + 32, e->nbytes);
     for (size_t k = 0; k < RECORD - 8; k += 8) {
         check = csn_journal_mix(check, csn_get64(out + k));
     }
@@ -64,7 +65,8 @@ static caisson_status read_records(csn_journal *j, uint32_t max, csn_journal_ent
         uint8_t got[RECORD];
         uint8_t same[RECORD];
         CSN_TRY(csn_file_read_at(j->file, HEAD + (uint64_t)j->n * RECORD, got, RECORD, err));
-        csn_journal_entry e = {.hash = csn_get64(got), .dtype_id = csn_get64(got + 24)};
+        csn_journal_entry e = {
+            .hash = csn_get64(got), .dtype_id = csn_get64(got + 24), .nbytes = csn_get64(got + 32)};
         memcpy(e.digest, got + 8, sizeof(e.digest));
         record_bytes(j->plan_id, j->n, &e, same);
         if (memcmp(got, same, RECORD) != 0) {

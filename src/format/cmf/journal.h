@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The journal beside an unfinished file: which leading tensors of which plan are on the disk.
  *
- *   header  "CSNJRNL3", u64 plan id, u64 check
+ *   header  "CSNJRNL4", u64 plan id, u64 check
  *   record  u64 hash64 of the tensor's payload, its digest (16 bytes), u64 CMF id of the dtype it
- * is stored in, u64 check (one a tensor, in plan order)
+ *           is stored in, u64 bytes of the payload, u64 check (one a tensor, in plan order)
  *
  * A check binds a record to plan and position, so a torn or foreign tail ends the list. A record is
  * written only after the payload was synced.
@@ -17,7 +17,7 @@
 typedef struct csn_journal_entry {
     uint64_t hash;
     uint8_t digest[CSN_DIGEST_BYTES];
-    uint64_t dtype_id;
+    uint64_t dtype_id, nbytes;
 } csn_journal_entry;
 
 typedef struct csn_journal {

@@ -57,8 +57,8 @@ static caisson_status describe(const csn_cmf_plan_tensor *p, csn_arena *arena, c
 /* Tensors from i on, each behind the one before; those in front lie where they are. */
 static caisson_status place(csn_cmf_layout *l, uint32_t i, caisson_error *err) {
     uint64_t end = l->data_off;
-    for (uint32_t k = 0; k < i; k++) {
-        const csn_tensor *t = &l->dir.tensors[k];
+    for (uint32_t k = i; k > 0 && end == l->data_off; k--) { /* back to the last that has bytes */
+        const csn_tensor *t = &l->dir.tensors[k - 1];
         end = t->nbytes > 0 ? t->offset + t->nbytes : end;
     }
     for (; i < l->dir.n; i++) {
@@ -134,6 +134,21 @@ caisson_status csn_cmf_layout_to_f32(csn_cmf_layout *l, uint32_t i, caisson_erro
     const csn_dtype *f32 = csn_dtype_by_name(CSN_STR("f32"));
     CSN_TRY(f32->nbytes(&t->shape, &t->nbytes, err));
     t->dtype = f32;
+    return place(l, i, err);
+}
+
+caisson_status csn_cmf_layout_resize(csn_cmf_layout *l, uint32_t i, uint64_t nbytes,
+                                     caisson_error *err) {
+    csn_tensor *t = &l->dir.tensors[i];
+    if (nbytes == t->nbytes) {
+        return CAISSON_OK;
+    }
+    if (t->dtype->nbytes != NULL) {
+        return CSN_FAIL(err, CAISSON_E_ARG, .tensor = t->name,
+                        .what = "payload differs in size from the plan",
+                        CSN_VALUES(t->nbytes, nbytes));
+    }
+    t->nbytes = nbytes;
     return place(l, i, err);
 }
 

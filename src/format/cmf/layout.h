@@ -18,6 +18,10 @@ caisson_status csn_cmf_layout_make(const csn_cmf_plan *plan, csn_arena *arena, c
                                    caisson_error *err);
 /* Stores tensor i as f32, whatever the plan says; those behind it move. BOUNDS: past 2^63. */
 caisson_status csn_cmf_layout_to_f32(csn_cmf_layout *l, uint32_t i, caisson_error *err);
+/* The payload of tensor i has nbytes bytes: of a dtype whose size depends on the payload any
+ * number, and those behind it move; of another the plan's (ARG). BOUNDS: past 2^63. */
+caisson_status csn_cmf_layout_resize(csn_cmf_layout *l, uint32_t i, uint64_t nbytes,
+                                     caisson_error *err);
 uint32_t csn_cmf_layout_features(const csn_cmf_layout *l); /* required_features */
 /* The directory section: dir_bytes bytes. */
 void csn_cmf_layout_directory(const csn_cmf_layout *l, uint8_t *ret);

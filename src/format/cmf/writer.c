@@ -76,6 +76,10 @@ static caisson_status believe(csn_cmf_writer *w, uint64_t size, uint32_t *ret_n,
         if (id != (uint64_t)t->dtype->cmf_id) {
             CSN_TRY(csn_cmf_layout_to_f32(&w->layout, *ret_n, err));
         }
+        if (t->dtype->nbytes != NULL && w->done[*ret_n].nbytes != t->nbytes) {
+            break;
+        }
+        CSN_TRY(csn_cmf_layout_resize(&w->layout, *ret_n, w->done[*ret_n].nbytes, err));
         if (t->offset + t->nbytes > size) {
             break; /* the journal knows more than the file has: do not believe it */
         }
@@ -208,13 +212,17 @@ caisson_status csn_cmf_writer_tensor(csn_cmf_writer *w, const void *bytes, uint6
                         CSN_VALUES(w->layout.dir.n, (uint64_t)w->n_done + 1));
     }
     const csn_tensor *t = &w->layout.dir.tensors[w->n_done];
-    if (nbytes != t->nbytes) {
-        return CSN_FAIL(err, CAISSON_E_ARG, .file = w->path.ptr, .tensor = t->name,
-                        .what = "payload differs in size from the plan",
-                        CSN_VALUES(t->nbytes, nbytes));
+    bool is_more = nbytes > t->nbytes;
+    caisson_status status = csn_cmf_layout_resize(&w->layout, w->n_done, nbytes, err);
+    if (status == CAISSON_OK && is_more) {
+        status = check_space(w, err);
+    }
+    if (status != CAISSON_OK) {
+        csn_error_file(err, w->path.ptr);
+        return status;
     }
     if (nbytes > 0) {
-        caisson_status status = csn_file_write_at(w->file, t->offset, bytes, (size_t)nbytes, err);
+        status = csn_file_write_at(w->file, t->offset, bytes, (size_t)nbytes, err);
         if (status != CAISSON_OK) {
             csn_error_tensor(err, t->name);
             return status;
@@ -224,6 +232,7 @@ caisson_status csn_cmf_writer_tensor(csn_cmf_writer *w, const void *bytes, uint6
     e->hash = csn_hash64(bytes, (size_t)nbytes);
     csn_digest(bytes, (size_t)nbytes, e->digest);
     e->dtype_id = (uint64_t)t->dtype->cmf_id;
+    e->nbytes = nbytes;
     w->unsynced_bytes += nbytes;
     return w->unsynced_bytes >= w->sync_bytes ? mark(w, err) : CAISSON_OK;
 }

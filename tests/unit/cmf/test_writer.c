@@ -7,6 +7,7 @@
 #include "fault/faulty_fs.h"
 #include "support/cmf_golden.h"
 #include "support/cmf_make.h"
+#include "support/memory_fs.h"
 #include "support/temp_dir.h"
 
 #define OLD "what was there before"
@@ -113,7 +114,7 @@ static void a_stopped_conversion_goes_on(void **state) {
         caisson_error err;
         ASSERT_OK(cmf_make(csn_fs_os(), path, stop, NULL, &err), &err);
         ASSERT_OK(cmf_make(csn_fs_os(), path, -1, &n_done, &err), &err);
-        assert_int_equal(n_done, stop < CMF_MAKE_N ? stop : 0); /* 8: it had finished */
+        assert_int_equal(n_done, stop < CMF_MAKE_N ? stop : 0); /* CMF_MAKE_N: it had finished */
         assert_same_file(path, reference());
         (void)unlink(path);
     }
@@ -156,14 +157,14 @@ static void a_damaged_journal_or_part_is_not_believed(void **state) {
     caisson_error err;
     snprintf(journal, sizeof(journal), "%s", temp_path("w.cmf.part.journal"));
     snprintf(part, sizeof(part), "%s", temp_path("w.cmf.part"));
-    for (long cut = 0; cut < 24 + 5 * 40; cut += 7) { /* torn at any place */
+    for (long cut = 0; cut < 24 + 5 * 48; cut += 7) { /* torn at any place */
         ASSERT_OK(cmf_make(csn_fs_os(), path, 5, NULL, &err), &err);
         assert_int_equal(truncate(journal, cut), 0);
         ASSERT_OK(cmf_make(csn_fs_os(), path, -1, &n_done, &err), &err);
-        assert_int_equal(n_done, cut < 24 ? 0 : (cut - 24) / 40);
+        assert_int_equal(n_done, cut < 24 ? 0 : (cut - 24) / 48);
         assert_same_file(path, reference());
     }
-    for (long at = 0; at < 24 + 5 * 40; at += 5) { /* a byte that is not as written */
+    for (long at = 0; at < 24 + 5 * 48; at += 5) { /* a byte that is not as written */
         ASSERT_OK(cmf_make(csn_fs_os(), path, 5, NULL, &err), &err);
         FILE *f = fopen(journal, "r+b");
         assert_non_null(f);
@@ -173,7 +174,7 @@ static void a_damaged_journal_or_part_is_not_believed(void **state) {
         (void)fputc(old ^ 0x40, f);
         (void)fclose(f);
         ASSERT_OK(cmf_make(csn_fs_os(), path, -1, &n_done, &err), &err);
-        assert_int_equal(n_done, at < 24 ? 0 : (at - 24) / 40);
+        assert_int_equal(n_done, at < 24 ? 0 : (at - 24) / 48);
         assert_same_file(path, reference());
     }
     ASSERT_OK(cmf_make(csn_fs_os(), path, 5, NULL, &err), &err);
@@ -313,6 +314,32 @@ static void too_little_space_is_told_first(void **state) {
     assert_int_equal(err.sys_errno, ENOSPC);
     assert_false(csn_fs_os()->ops->exists(csn_fs_os(), temp_path("w.cmf.part")));
     assert_int_equal(f.n_open, 0);
+}
+
+/* A payload that turns out longer than the plan thought, on a disk that has room for the plan. */
+static void too_little_space_is_told_when_a_payload_is_longer(void **state) {
+    (void)state;
+    memory_fs f;
+    caisson_error err;
+    csn_cmf_plan_tensor t = {.name = CSN_STR("x"),
+                             .dtype = csn_dtype_by_name(CSN_STR("u8")),
+                             .shape = {.n_dims = 1, .dim = {1 << 20}},
+                             .nbytes = 10};
+    csn_cmf_plan plan = {.tensors = &t, .n = 1, .head_bytes = 100};
+    csn_cmf_writer *w = NULL;
+    uint32_t n_done;
+    uint8_t *payload = calloc(1, 1 << 20);
+    assert_non_null(payload);
+    memory_fs_init(&f);
+    f.free_bytes = (1 << 20) + (1 << 18); /* a MiB of it stays free */
+    ASSERT_OK(csn_cmf_writer_new(&f.base, "w.cmf", &plan, &w, &n_done, &err), &err);
+    err = (caisson_error){0};
+    ASSERT_STATUS(csn_cmf_writer_tensor(w, payload, 1 << 20, &err), CAISSON_E_IO);
+    assert_int_equal(err.sys_errno, ENOSPC);
+    assert_string_equal(err.file, "w.cmf");
+    csn_cmf_writer_close(w, true);
+    memory_fs_done(&f);
+    free(payload);
 }
 
 static void plans_that_no_file_can_hold_are_refused(void **state) {
@@ -528,10 +555,10 @@ static void a_kill_at_any_operation_is_survived(void **state) {
     const char *path = temp_path("w.cmf");
     uint32_t x = 7;
     uint32_t most = 0;
-    for (int64_t at = 0; at < 140; at++) {
+    for (int64_t at = 0; at < 160; at++) {
         uint32_t n_done = 0;
         caisson_error err;
-        bool at_random = at >= 100;
+        bool at_random = at >= 120;
         x = x * 1664525u + 1013904223u;
         put_old(path);
         killed_child(path, at_random ? -1 : at, at_random ? 1 + (x >> 8) % 8000 : 0);
@@ -582,6 +609,7 @@ int main(void) {
         cmocka_unit_test(a_lock_on_a_renamed_file_is_not_ours),
         cmocka_unit_test(tensors_kept_in_f32_move_those_behind),
         cmocka_unit_test(too_little_space_is_told_first),
+        cmocka_unit_test(too_little_space_is_told_when_a_payload_is_longer),
         cmocka_unit_test(plans_that_no_file_can_hold_are_refused),
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(every_failed_operation_leaves_the_old_file),

@@ -14,12 +14,12 @@ enum { N_NAMES = 3, ROWS = 64, COLS = 128, N = ROWS * COLS };
 
 /* Squared error of each group of 32. */
 static void errors(const csn_dtype *d, const csn_shape *s, const float *x, uint64_t n,
-                   csn_encoder encoder, uint8_t *bytes, uint64_t n_bytes, double *ret) {
+                   csn_encoder encoder, csn_buf *bytes, double *ret) {
     caisson_error err;
     float *y = malloc(n * sizeof(float));
     assert_non_null(y);
-    ASSERT_OK(d->encode(x, s, encoder, NULL, bytes, &err), &err);
-    csn_matrix m = csn_matrix_make(d, s, bytes, n_bytes);
+    ASSERT_OK(d->encode(x, s, &(csn_encode_options){.encoder = encoder}, NULL, bytes, &err), &err);
+    csn_matrix m = csn_matrix_make(d, s, bytes->ptr, bytes->len);
     d->decode(&m, 0, n, y);
     for (uint64_t i = 0; i < n; i++) {
         double e = (double)x[i] - (double)y[i];
@@ -32,15 +32,12 @@ static void errors(const csn_dtype *d, const csn_shape *s, const float *x, uint6
 static double compare(const char *name, const char *what, const csn_shape *s, const float *x,
                       uint64_t n, uint64_t *ret_hash) {
     const csn_dtype *d = csn_dtype_by_name(csn_str_from(name));
-    uint64_t n_bytes = 0;
-    caisson_error err;
-    ASSERT_OK(d->nbytes(s, &n_bytes, &err), &err);
-    uint8_t *bytes = malloc(n_bytes + 1);
+    csn_buf bytes = CSN_BUF_INIT(1 << 24);
     double *a = calloc(n / 32 + 1, sizeof(double));
     double *b = calloc(n / 32 + 1, sizeof(double));
-    assert_true(bytes != NULL && a != NULL && b != NULL);
-    errors(d, s, x, n, CSN_ENCODER_REFERENCE, bytes, n_bytes, a);
-    errors(d, s, x, n, CSN_ENCODER_SEARCH, bytes, n_bytes, b);
+    assert_true(a != NULL && b != NULL);
+    errors(d, s, x, n, CSN_ENCODER_REFERENCE, &bytes, a);
+    errors(d, s, x, n, CSN_ENCODER_SEARCH, &bytes, b);
     double all_a = 0;
     double all_b = 0;
     for (uint64_t g = 0; g < (n + 31) / 32; g++) {
@@ -51,8 +48,8 @@ static double compare(const char *name, const char *what, const csn_shape *s, co
         all_a += a[g];
         all_b += b[g];
     }
-    *ret_hash = csn_hash64(bytes, n_bytes);
-    free(bytes);
+    *ret_hash = csn_hash64(bytes.ptr, bytes.len);
+    csn_buf_free(&bytes);
     free(a);
     free(b);
     return all_a > 0 ? all_b / all_a : 1;
@@ -146,16 +143,17 @@ static void scales_may_be_negative(void **state) {
     csn_shape s = {.n_dims = 2, .dim = {1, 32}};
     float x[32];
     float y[32];
-    uint8_t out[18];
+    csn_buf out = CSN_BUF_INIT(1 << 10);
     caisson_error err;
     for (int i = 0; i < 32; i++) {
         x[i] = (float)(i % 16 - 7) * 0.25f; /* -7..8 quarters: exact with scale -0.25 */
     }
     const csn_dtype *d = csn_dtype_by_name(CSN_STR("q4_tiled"));
-    ASSERT_OK(d->encode(x, &s, CSN_ENCODER_SEARCH, NULL, out, &err), &err);
-    assert_int_equal(csn_load16(out), 0xb400); /* -0.25 */
-    csn_matrix m = csn_matrix_make(d, &s, out, sizeof(out));
+    ASSERT_OK(d->encode(x, &s, &(csn_encode_options){0}, NULL, &out, &err), &err);
+    assert_int_equal(csn_load16((const uint8_t *)out.ptr), 0xb400); /* -0.25 */
+    csn_matrix m = csn_matrix_make(d, &s, out.ptr, out.len);
     d->decode(&m, 0, 32, y);
+    csn_buf_free(&out);
     for (int i = 0; i < 32; i++) {
         assert_true(x[i] == y[i]);
     }
