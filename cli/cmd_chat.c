@@ -218,6 +218,7 @@ static void do_help(chat *c, const char *rest) {
           "/clear         forget the conversation, keep the system message\n"
           "/save FILE     write the conversation as JSON\n"
           "/load FILE     go on from a saved conversation\n"
+          "/skill ID      answer with this skill of the file from now on (none = without)\n"
           "/set NAME VALUE  change how tokens are drawn (without NAME: the list)\n"
           "/help          this text\n"
           "/quit          leave (so do Ctrl-D, and Ctrl-C at the prompt)\n"
@@ -235,6 +236,17 @@ static void do_system(chat *c, const char *rest) {
     } else if (!cli_conversation_set_system(&c->talk, strcmp(rest, "-") == 0 ? "" : rest)) {
         cli_fail_text(c->args, "out of memory");
     }
+}
+
+static void do_skill(chat *c, const char *rest) {
+    bool is_none = rest[0] == '\0' || strcmp(rest, "none") == 0;
+    if (caisson_session_set_skill(c->session, is_none ? NULL : rest, &c->err) != CAISSON_OK) {
+        cli_fail(c->args, &c->err);
+        return;
+    }
+    fputs(is_none ? "no skill" : "skill ", stderr);
+    cli_put_printable(stderr, rest, is_none ? 0 : strlen(rest));
+    fputc('\n', stderr);
 }
 
 static void do_clear(chat *c, const char *rest) {
@@ -272,8 +284,9 @@ static const struct {
     const char *name;
     void (*run)(chat *c, const char *rest); /* NULL: leave */
 } commands[] = {
-    {"system", do_system}, {"clear", do_clear}, {"save", do_save}, {"load", do_load},
-    {"set", do_set},       {"help", do_help},   {"quit", NULL},    {"exit", NULL},
+    {"system", do_system}, {"clear", do_clear}, {"save", do_save},
+    {"load", do_load},     {"skill", do_skill}, {"set", do_set},
+    {"help", do_help},     {"quit", NULL},      {"exit", NULL},
 };
 
 /* A line that begins with '/'. *ret_leave: the person wants to go. */
@@ -469,7 +482,7 @@ const cli_command cli_cmd_chat = {
                cli_verify_options, cli_common_options},
     .details =
         "Lines are edited as in a shell, with history. Ctrl-C stops an answer, at the prompt "
-        "it leaves. /help lists the commands: /system /save /load /clear /set. Through a "
+        "it leaves. /help lists the commands: /system /save /load /clear /skill /set. Through a "
         "pipe each line is a message, and only the answers are written.",
     .examples = "caisson chat model.cmf --system \"Answer in one sentence.\"",
     .run = run,

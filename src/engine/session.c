@@ -4,6 +4,7 @@
 #include "engine/session.h"
 
 #include "base/size.h"
+#include "engine/variant.h"
 #include "model/forward.h"
 
 enum {
@@ -14,14 +15,11 @@ enum {
 
 struct csn_session {
     csn_model *model;
-    const csn_plan *plan; /* the model's, or own_plan of a skill */
-    csn_plan own_plan;
-    csn_arena arena; /* its arrays */
+    csn_variants variants;
+    const csn_variant *now; /* one of them: who made what kv holds */
     csn_pool *pool;
     csn_kv kv;
     csn_forward forward;
-    const csn_cmf_mask *mask; /* or NULL */
-    csn_active *active;       /* what it leaves; NULL: everything */
     uint32_t n_ctx, n_ubatch, n_past;
     float *logits; /* [n_rows_cap][vocab] */
     uint64_t n_rows_cap, n_rows;
@@ -43,48 +41,13 @@ static uint64_t threads_or_all(unsigned n) {
     return n != 0 ? n : csn_n_cpus();
 }
 
-/* The mask that `task` and the skill ask for; NULL = none. */
-static caisson_status find_mask(const csn_session *s, const char *task, const csn_cmf_skill *skill,
-                                const csn_cmf_mask **ret, caisson_error *err) {
-    const csn_cmf_masks *masks = &csn_store_cmf(csn_model_store(s->model))->masks;
-    *ret = NULL;
-    if (task != NULL) {
-        return task[0] == '\0' ? CAISSON_OK
-                               : csn_cmf_find_mask(masks, csn_str_from(task), ret, err);
-    }
-    if (skill != NULL && skill->input_mask_task.len > 0) {
-        caisson_status status = csn_cmf_find_mask(masks, skill->input_mask_task, ret, err);
-        if (status == CAISSON_E_MISSING) {
-            return CSN_FAIL(err, CAISSON_E_MISSING, .section = "header", .tensor = skill->id,
-                            .what = "the skill's input_mask_task is no mask of the file (task "
-                                    "\"none\" runs without)",
-                            .got = skill->input_mask_task);
-        }
-        return status;
-    }
-    for (uint32_t i = 0; i < masks->n; i++) {
-        if (csn_str_eq(masks->masks[i].name, masks->default_task)) {
-            return csn_cmf_find_mask(masks, masks->default_task, ret, err);
-        }
-    }
-    return CAISSON_OK;
-}
-
-/* The plan and the mask of the options. */
-static caisson_status choose(csn_session *s, const csn_session_options *o, caisson_error *err) {
-    csn_store *store = csn_model_store(s->model);
-    const csn_cmf_skill *skill = NULL;
-    s->plan = csn_model_plan(s->model);
-    if (o->skill != NULL && o->skill[0] != '\0') {
-        csn_str id = csn_str_from(o->skill);
-        CSN_TRY(csn_cmf_find_skill(csn_store_cmf(store), id, &skill, err));
-        CSN_TRY(csn_plan_make(store, id, &s->arena, &s->own_plan, err));
-        s->plan = &s->own_plan;
-    }
-    CSN_TRY(find_mask(s, o->task, skill, &s->mask, err));
-    return s->mask == NULL
-               ? CAISSON_OK
-               : csn_active_new(s->plan, csn_model_arch(s->model), s->mask, &s->active, err);
+/* Buffers and cache fit every variant: all plans of a file have the same shapes. */
+static void use(csn_session *s, const csn_variant *v) {
+    s->now = v;
+    s->forward.plan = v->plan;
+    s->forward.active = v->active;
+    s->n_past = 0;
+    s->n_rows = 0;
 }
 
 caisson_status csn_session_new(csn_model *model, const csn_session_options *options,
@@ -104,24 +67,28 @@ caisson_status csn_session_new(csn_model *model, const csn_session_options *opti
         status = CSN_FAIL(err, CAISSON_E_LIMIT, .what = "the context is too long",
                           CSN_VALUES(MAX_CTX, s->n_ctx));
     }
+    const csn_variant *first = NULL;
     if (status == CAISSON_OK) {
-        status = choose(s, options, err);
+        status = csn_variants_init(model, options->task, &s->variants, err);
+    }
+    if (status == CAISSON_OK) {
+        status = csn_variants_get(&s->variants, options->skill, &first, err);
     }
     if (status == CAISSON_OK) {
         status = csn_pool_new((unsigned)threads_or_all(options->n_threads), &s->pool, err);
     }
     if (status == CAISSON_OK) {
-        status = csn_kv_new(s->plan, s->n_ctx, options->type_k, options->type_v, &s->kv, err);
+        status = csn_kv_new(first->plan, s->n_ctx, options->type_k, options->type_v, &s->kv, err);
     }
     if (status == CAISSON_OK) {
         status =
-            csn_forward_init(s->plan, s->pool, options->compute, s->n_ubatch, &s->forward, err);
-        s->forward.active = s->active;
+            csn_forward_init(first->plan, s->pool, options->compute, s->n_ubatch, &s->forward, err);
     }
     if (status != CAISSON_OK) {
         csn_session_free(s);
         return status;
     }
+    use(s, first);
     *ret = s;
     return CAISSON_OK;
 }
@@ -134,13 +101,36 @@ void csn_session_free(csn_session *s) {
     csn_kv_free(&s->kv);
     csn_pool_free(s->pool);
     csn_free_aligned(s->logits);
-    csn_active_free(s->active);
-    csn_arena_done(&s->arena);
+    csn_variants_done(&s->variants);
     csn_free(s);
 }
 
 const csn_cmf_mask *csn_session_active_mask(const csn_session *s) {
-    return s->mask;
+    return s->now->mask;
+}
+
+csn_str csn_session_skill(const csn_session *s) {
+    return s->now->skill;
+}
+
+caisson_status csn_session_set_skill(csn_session *s, const char *id, caisson_error *err) {
+    const csn_variant *v;
+    CSN_TRY(csn_variants_get(&s->variants, id, &v, err));
+    if (v != s->now) {
+        use(s, v);
+    }
+    return CAISSON_OK;
+}
+
+caisson_status csn_session_set_blend(csn_session *s, const csn_plan_part *parts, uint32_t n,
+                                     caisson_error *err) {
+    const csn_variant *v;
+    if (s->now == &s->variants.blend) { /* it is made anew: on failure the backbone runs */
+        CSN_TRY(csn_session_set_skill(s, NULL, err));
+    }
+    CSN_TRY(csn_variants_blend(&s->variants, parts, n, &v, err));
+    use(s, v);
+    return CAISSON_OK;
 }
 
 uint32_t csn_session_n_past(const csn_session *s) {
@@ -174,7 +164,7 @@ static caisson_status reserve_rows(csn_session *s, uint64_t rows, caisson_error 
     uint64_t floats;
     uint64_t bytes;
     size_t size;
-    if (!csn_mul(rows, s->plan->vocab, &floats) || !csn_mul(floats, sizeof(float), &bytes) ||
+    if (!csn_mul(rows, s->now->plan->vocab, &floats) || !csn_mul(floats, sizeof(float), &bytes) ||
         !csn_to_size(bytes, &size)) {
         return csn_fail_nomem(err, UINT64_MAX);
     }
@@ -194,8 +184,8 @@ static caisson_status check(csn_session *s, const int32_t *ids, uint32_t n, cais
         return CSN_FAIL(err, CAISSON_E_CONTEXT, .what = "the tokens do not fit into the context",
                         CSN_VALUES(s->n_ctx, (uint64_t)s->n_past + n));
     }
-    uint64_t n_ids = s->plan->vocab;
-    n_ids = s->plan->embed.rows < n_ids ? s->plan->embed.rows : n_ids;
+    uint64_t n_ids = s->now->plan->vocab;
+    n_ids = s->now->plan->embed.rows < n_ids ? s->now->plan->embed.rows : n_ids;
     for (uint32_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (uint64_t)ids[i] >= n_ids) {
             return CSN_FAIL(err, CAISSON_E_ARG, .what = "token id outside the vocabulary",
@@ -220,10 +210,10 @@ static caisson_status all_rows(struct request *r, uint32_t i0, uint32_t n, caiss
     for (uint32_t t = 0; t < n; t += CSN_LOGIT_ROWS) {
         uint32_t rows = n - t < CSN_LOGIT_ROWS ? n - t : CSN_LOGIT_ROWS;
         float *out =
-            r->on_row != NULL ? s->logits : s->logits + (uint64_t)(i0 + t) * s->plan->vocab;
+            r->on_row != NULL ? s->logits : s->logits + (uint64_t)(i0 + t) * s->now->plan->vocab;
         csn_forward_logits(&s->forward, t, rows, out);
         for (uint32_t i = 0; r->on_row != NULL && i < rows; i++) {
-            CSN_TRY(r->on_row(r->ctx, i0 + t + i, out + (uint64_t)i * s->plan->vocab, err));
+            CSN_TRY(r->on_row(r->ctx, i0 + t + i, out + (uint64_t)i * s->now->plan->vocab, err));
         }
     }
     return CAISSON_OK;
@@ -235,7 +225,8 @@ static caisson_status run(void *ctx, caisson_error *err) {
     csn_progress layers = {between_layers, r};
     bool watched = r->progress != NULL && r->progress->fn != NULL;
     /* longrope: all tokens of one call use the table of its last position */
-    bool use_long = s->plan->rope_original != 0 && s->n_past + r->n > s->plan->rope_original;
+    bool use_long =
+        s->now->plan->rope_original != 0 && s->n_past + r->n > s->now->plan->rope_original;
     while (r->n_done < r->n) {
         uint32_t n = r->n - r->n_done < s->n_ubatch ? r->n - r->n_done : s->n_ubatch;
         bool is_last = r->n_done + n == r->n;
@@ -274,5 +265,5 @@ caisson_status csn_session_eval(csn_session *s, const int32_t *ids, uint32_t n, 
 }
 
 const float *csn_session_logits(const csn_session *s, uint32_t i) {
-    return i < s->n_rows ? s->logits + (uint64_t)i * s->plan->vocab : NULL;
+    return i < s->n_rows ? s->logits + (uint64_t)i * s->now->plan->vocab : NULL;
 }

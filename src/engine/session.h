@@ -27,11 +27,6 @@ typedef struct csn_session_options {
     const char *skill; /* id of the skill (CMF 9) whose tensors are used; NULL or "" = none */
 } csn_session_options;
 
-/* The mask that a session with this `task` uses; *ret NULL = none. CAISSON_E_MISSING lists names.
- */
-caisson_status csn_session_mask(const csn_model *model, const char *task, const csn_cmf_mask **ret,
-                                caisson_error *err);
-
 caisson_status csn_session_new(csn_model *model, const csn_session_options *options,
                                csn_session **ret, caisson_error *err);
 void csn_session_free(csn_session *s);
@@ -40,9 +35,20 @@ const csn_cmf_mask *csn_session_active_mask(const csn_session *s); /* NULL = non
 uint32_t csn_session_n_past(const csn_session *s);
 uint32_t csn_session_n_ctx(const csn_session *s);
 uint64_t csn_session_kv_bytes(const csn_session *s);
-csn_pool *csn_session_pool(csn_session *s); /* for work between evals, never during one */
+csn_str csn_session_skill(const csn_session *s); /* id of the skill in use; empty = none, a blend */
+csn_pool *csn_session_pool(csn_session *s);      /* for work between evals, never during one */
 /* Forgets all tokens from position n on. */
 void csn_session_truncate(csn_session *s, uint32_t n);
+
+/* From now on skill `id` runs, NULL or "" = the backbone. Keys and values belong to the skill that
+ * made them: with another skill than before the session forgets all tokens. The first choice of a
+ * skill looks up its tensors, later ones change a pointer. CAISSON_E_MISSING lists the ids, or
+ * masks; on failure nothing changes. */
+caisson_status csn_session_set_skill(csn_session *s, const char *id, caisson_error *err);
+/* The same for n >= 1 skills at once: csn_plan_make says what is summed, into memory of the
+ * session's. Weights are taken as they are. On failure a blend that ran before is the backbone. */
+caisson_status csn_session_set_blend(csn_session *s, const csn_plan_part *parts, uint32_t n,
+                                     caisson_error *err);
 
 /* Every later eval is seen by the tap, which must outlive the session or be taken back with NULL.
  * The last layer then runs for all tokens of a prompt, which costs its time, never a bit. */

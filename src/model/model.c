@@ -1,19 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/model.h"
 
+#include <pthread.h>
+
 struct csn_model {
     csn_store *store;
     csn_plan plan;
-    csn_arena arena; /* the plan's arrays */
+    csn_plan **skill_plans; /* [cmf.n_skills] NULL: nobody asked for it yet */
+    csn_arena arena;        /* the plans and their arrays */
+    pthread_mutex_t mutex;  /* guards skill_plans and arena after csn_model_new; taken alone */
 };
 
 caisson_status csn_model_new(csn_store *store, csn_model **ret, caisson_error *err) {
     csn_model *m;
     CSN_TRY(CSN_NEW(1, &m, err));
-    caisson_status s = csn_plan_make(store, (csn_str){"", 0}, &m->arena, &m->plan, err);
+    pthread_mutex_init(&m->mutex, NULL);
+    caisson_status s = csn_plan_make(store, NULL, 0, &m->arena, &m->plan, err);
+    if (s == CAISSON_OK) {
+        s = CSN_ARENA_NEW(&m->arena, csn_store_cmf(store)->n_skills, &m->skill_plans, err);
+    }
     if (s != CAISSON_OK) {
-        csn_arena_done(&m->arena);
-        csn_free(m);
+        csn_model_free(m);
         return s;
     }
     m->store = store;
@@ -27,7 +34,30 @@ void csn_model_free(csn_model *m) {
     }
     csn_store_free(m->store);
     csn_arena_done(&m->arena);
+    pthread_mutex_destroy(&m->mutex);
     csn_free(m);
+}
+
+static caisson_status make_skill_plan(csn_model *m, csn_str id, csn_plan **ret,
+                                      caisson_error *err) {
+    csn_plan_part part = {.skill = id, .weight = 1.0f};
+    csn_plan *plan;
+    CSN_TRY(CSN_ARENA_NEW(&m->arena, 1, &plan, err));
+    CSN_TRY(csn_plan_make(m->store, &part, 1, &m->arena, plan, err));
+    *ret = plan;
+    return CAISSON_OK;
+}
+
+caisson_status csn_model_skill_plan(csn_model *m, const csn_cmf_skill *skill, const csn_plan **ret,
+                                    caisson_error *err) {
+    csn_plan **plan = &m->skill_plans[skill - csn_store_cmf(m->store)->skills];
+    pthread_mutex_lock(&m->mutex);
+    caisson_status s = *plan != NULL ? CAISSON_OK : make_skill_plan(m, skill->id, plan, err);
+    if (s == CAISSON_OK) {
+        *ret = *plan;
+    }
+    pthread_mutex_unlock(&m->mutex);
+    return s;
 }
 
 const csn_arch *csn_model_arch(const csn_model *m) {

@@ -2,7 +2,8 @@
 /* A model ready to run: the plan (which block each layer is, and why) over a store, and one forward
  * pass shared by all families. The plan looks at arch and the directory alone, never at arch_name.
  *
- * Immutable after open; shared by sessions.
+ * Immutable after open, but for plans of skills, which are made when first asked for; shared by
+ * sessions.
  */
 #ifndef CSN_MODEL_MODEL_H
 #define CSN_MODEL_MODEL_H
@@ -18,6 +19,10 @@ void csn_model_free(csn_model *m);
 const csn_arch *csn_model_arch(const csn_model *m);
 csn_store *csn_model_store(const csn_model *m);
 const csn_plan *csn_model_plan(const csn_model *m);
+/* The plan with one of the file's skills (csn_cmf_find_skill), good until the model is freed. The
+ * first call for a skill makes it (errors of csn_plan_make), later ones look it up. Any thread. */
+caisson_status csn_model_skill_plan(csn_model *m, const csn_cmf_skill *skill, const csn_plan **ret,
+                                    caisson_error *err);
 /* Bytes of weights that one decoded token reads. */
 uint64_t csn_model_bytes_per_token(const csn_model *m);
 /* Which blocks layer i uses and why, as JSON members of an open object. */

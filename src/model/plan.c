@@ -20,42 +20,34 @@ bool csn_plan_has(const struct csn_maker *m, csn_str name) {
     return csn_directory_find(m->dir, name) != NULL;
 }
 
-/* The skill's entry for a name, or NULL (facts 10.1). */
-static caisson_status find_in_skill(struct csn_maker *m, csn_str name, const csn_tensor **ret,
-                                    caisson_error *err) {
-    *ret = NULL;
-    if (m->skill.len == 0) {
-        return CAISSON_OK;
+caisson_status csn_plan_matrix(struct csn_maker *m, const csn_tensor *t, csn_matrix *ret,
+                               caisson_error *err) {
+    if (t->dtype->decode == NULL) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = t->name,
+                        .what = "this build cannot run tensors of this dtype",
+                        .got = csn_str_from(t->dtype->name));
     }
-    csn_buf b = CSN_BUF_INIT(1 << 18);
-    CSN_TRY(csn_buf_printf(&b, err, "skill.%.*s.%.*s", CSN_STR_ARGS(m->skill), CSN_STR_ARGS(name)));
-    *ret = csn_directory_find(m->dir, csn_buf_view(&b));
-    csn_buf_free(&b);
-    return CAISSON_OK;
+    return csn_store_matrix(m->store, t->name, ret, err);
 }
 
-/* *ret_name: the entry that is read, in the directory's memory. */
+/* *ret_name: the entry that is read, in the directory's memory; of a blend the backbone's. */
 static caisson_status get_entry(struct csn_maker *m, csn_str name, csn_matrix *ret,
                                 csn_str *ret_name, caisson_error *err) {
     const csn_tensor *t = csn_directory_find(m->dir, name);
-    const csn_tensor *mine;
-    CSN_TRY(find_in_skill(m, name, &mine, err));
-    if (mine != NULL && t != NULL) {
-        m->used[t - m->dir->tensors] = true; /* in its place */
-        t = mine;
-    }
     if (t == NULL) {
         return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory", .tensor = name,
                         .what = "the model needs a tensor that is not in the file");
     }
-    if (t->dtype->decode == NULL) {
-        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = name,
-                        .what = "this build cannot run tensors of this dtype",
-                        .got = csn_str_from(t->dtype->name));
-    }
     m->used[t - m->dir->tensors] = true;
     *ret_name = t->name;
-    return csn_store_matrix(m->store, t->name, ret, err);
+    if (m->n_parts > 0) {
+        bool found;
+        CSN_TRY(csn_plan_from_skills(m, t, &found, ret, ret_name, err));
+        if (found) {
+            return CAISSON_OK;
+        }
+    }
+    return csn_plan_matrix(m, t, ret, err);
 }
 
 static caisson_status get(struct csn_maker *m, csn_str name, csn_matrix *ret, caisson_error *err) {
@@ -288,15 +280,12 @@ static caisson_status plan_ends(struct csn_maker *m, caisson_error *err) {
 }
 
 /* Tensors that no block of the plan reads would change the result if they were run: refuse them.
- * What lies outside the backbone and the skill in use (other skills, multi-token prediction,
+ * What lies outside the backbone and the skills in use (other skills, multi-token prediction,
  * vision) or repeats what is there (transposed copies, frequency buffers) is left alone. */
 static caisson_status check_unused(const struct csn_maker *m, caisson_error *err) {
-    csn_buf prefix = CSN_BUF_INIT(1 << 18);
-    CSN_TRY(csn_buf_printf(&prefix, err, "skill.%.*s.", CSN_STR_ARGS(m->skill)));
-    caisson_status status = CAISSON_OK;
-    for (uint32_t i = 0; i < m->dir->n && status == CAISSON_OK; i++) {
+    for (uint32_t i = 0; i < m->dir->n; i++) {
         csn_str name = m->dir->tensors[i].name;
-        bool is_skill = m->skill.len > 0 && csn_str_starts(name, csn_buf_view(&prefix));
+        bool is_skill = csn_plan_is_of_skill(m, name);
         bool backbone = (csn_str_starts(name, CSN_STR("model.")) &&
                          !csn_str_starts(name, CSN_STR("model.mtp."))) ||
                         csn_str_starts(name, CSN_STR("lm_head."));
@@ -305,22 +294,20 @@ static caisson_status check_unused(const struct csn_maker *m, caisson_error *err
             csn_str_ends(name, CSN_STR("rotary_emb.inv_freq"))) {
             continue;
         }
-        status =
-            CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = name,
-                     .what = is_skill ? "the skill replaces a tensor that the model does not run"
-                                      : "this build does not run the block that this tensor "
-                                        "belongs to");
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = name,
+                        .what = is_skill ? "the skill replaces a tensor that the model does not run"
+                                         : "this build does not run the block that this tensor "
+                                           "belongs to");
     }
-    csn_buf_free(&prefix);
-    return status;
+    return CAISSON_OK;
 }
 
 static uint32_t widest(uint32_t a, uint64_t b) {
     return b > a ? (uint32_t)b : a;
 }
 
-caisson_status csn_plan_make(csn_store *store, csn_str skill, csn_arena *arena, csn_plan *ret,
-                             caisson_error *err) {
+caisson_status csn_plan_make(csn_store *store, const csn_plan_part *parts, uint32_t n_parts,
+                             csn_arena *arena, csn_plan *ret, caisson_error *err) {
     const csn_cmf *cmf = csn_store_cmf(store);
     if (csn_cmf_is_skill_file(cmf)) {
         return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "envelope",
@@ -344,8 +331,13 @@ caisson_status csn_plan_make(csn_store *store, csn_str skill, csn_arena *arena, 
     plan.attn_scale = (float)(1.0 / sqrt(per_head));
     plan.rope_original = a->longrope.present ? a->longrope.original_max_position_embeddings : 0;
 
-    struct csn_maker m = {
-        .store = store, .skill = skill, .arch = a, .dir = &cmf->dir, .arena = arena, .plan = &plan};
+    struct csn_maker m = {.store = store,
+                          .parts = parts,
+                          .n_parts = n_parts,
+                          .arch = a,
+                          .dir = &cmf->dir,
+                          .arena = arena,
+                          .plan = &plan};
     CSN_TRY(CSN_ARENA_NEW(arena, cmf->dir.n, &m.used, err));
     CSN_TRY(plan_ends(&m, err));
     /* every layer needs tensors, so a number of layers that the file cannot hold ends here */

@@ -85,9 +85,17 @@ static inline uint32_t csn_plan_n_visits(const csn_plan *p) {
     return p->n_layers * p->n_loops;
 }
 
-/* Fills *ret; arrays go to `arena`. `skill`: tensors "skill.ID.NAME" stand in for NAME, one by one,
- * nothing is copied (CMF 9); empty = the backbone alone. */
-caisson_status csn_plan_make(csn_store *store, csn_str skill, csn_arena *arena, csn_plan *ret,
-                             caisson_error *err);
+typedef struct csn_plan_part {
+    csn_str skill;
+    float weight; /* of a blend */
+} csn_plan_part;
+
+/* Fills *ret; arrays go to `arena`. No parts: the backbone alone. One: tensors "skill.ID.NAME"
+ * stand in for NAME, one by one, nothing is copied (CMF 9). More: a tensor that any of them
+ * replaces is the f32 sum of weight * tensor over the parts in their order, where a part without it
+ * gives the backbone's; such sums are kept in `arena`. A skill's tensor has the shape of the one it
+ * replaces (CAISSON_E_PARSE). */
+caisson_status csn_plan_make(csn_store *store, const csn_plan_part *parts, uint32_t n_parts,
+                             csn_arena *arena, csn_plan *ret, caisson_error *err);
 
 #endif

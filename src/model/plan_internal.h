@@ -11,7 +11,8 @@ struct csn_maker {
     const csn_directory *dir;
     csn_arena *arena;
     csn_plan *plan;
-    csn_str skill; /* whose tensors stand in for the backbone's; empty = none */
+    const csn_plan_part *parts; /* [n_parts] skills whose tensors stand in for the backbone's */
+    uint32_t n_parts;
     bool *used; /* [dir->n] tensors that the plan executes, and those that a skill stands in for */
     char name[160];
 };
@@ -19,6 +20,14 @@ struct csn_maker {
 /* "model.layers.I.SUFFIX"; valid until the next call. */
 csn_str csn_plan_name(struct csn_maker *m, uint32_t i_layer, const char *suffix);
 bool csn_plan_has(const struct csn_maker *m, csn_str name);
+caisson_status csn_plan_matrix(struct csn_maker *m, const csn_tensor *t, csn_matrix *ret,
+                               caisson_error *err);
+/* What the skills put in the place of the backbone's t; *ret_found false: none has it, nothing else
+ * is written. *ret_name is written where one entry alone is read. */
+caisson_status csn_plan_from_skills(struct csn_maker *m, const csn_tensor *t, bool *ret_found,
+                                    csn_matrix *ret, csn_str *ret_name, caisson_error *err);
+/* True for the name of a tensor that belongs to one of the skills in use. */
+bool csn_plan_is_of_skill(const struct csn_maker *m, csn_str name);
 /* A matrix [rows][cols]; rows 0 = any number above 0. */
 caisson_status csn_plan_weight(struct csn_maker *m, csn_str name, uint64_t rows, uint64_t cols,
                                csn_weight *ret, caisson_error *err);

@@ -10,6 +10,8 @@
 #include "base/alloc.h"
 #include "store/guard.h"
 
+enum { PAGE = 4096 };
+
 struct csn_store {
     csn_cmf *cmf;
     const uint8_t *map;    /* NULL: tensors are read */
@@ -21,19 +23,22 @@ struct csn_store {
     atomic_bool *is_checked;
 };
 
-/* Weights are read from the first to the last, soon and again: the kernel may fetch them ahead, in
- * large pages where it can (ext4 and xfs of late; pages that a file just written has stay small).
- */
-static void advise(const csn_store *s) {
-    const csn_cmf_envelope *e = &s->cmf->envelope;
-    uint64_t first = e->off[CSN_CMF_DATA]; /* a multiple of 4096; of a larger page the call fails */
-    if (e->len[CSN_CMF_DATA] > 0) {
+/* Large pages where the kernel can (ext4 and xfs of late; pages that a file just written has stay
+ * small). Advice only. */
+static void advise_map(const csn_store *s) {
 #ifdef MADV_HUGEPAGE
-        (void)madvise((void *)(uintptr_t)s->map, (size_t)e->file_bytes, MADV_HUGEPAGE);
+    (void)madvise((void *)(uintptr_t)s->map, (size_t)s->cmf->envelope.file_bytes, MADV_HUGEPAGE);
+#else
+    (void)s;
 #endif
-        (void)posix_madvise((void *)(uintptr_t)(s->map + first), (size_t)e->len[CSN_CMF_DATA],
-                            POSIX_MADV_WILLNEED); /* advice only */
-    }
+}
+
+/* A tensor that was asked for is read whole, soon and again: the kernel may fetch it ahead. Others,
+ * those of skills that nobody chose among them, stay on the disk. Advice only. */
+static void advise_tensor(const csn_store *s, const csn_tensor *t) {
+    uint64_t first = t->offset & ~(uint64_t)(PAGE - 1); /* of a larger page the call fails */
+    (void)posix_madvise((void *)(uintptr_t)(s->map + first),
+                        (size_t)(t->offset - first + t->nbytes), POSIX_MADV_WILLNEED);
 }
 
 static caisson_status map_file(csn_store *s, const csn_store_options *options, caisson_error *err) {
@@ -47,7 +52,7 @@ static caisson_status map_file(csn_store *s, const csn_store_options *options, c
     if (options->guard_mappings) {
         CSN_TRY(csn_guard_new(s->map, size, &s->guard, err));
     }
-    advise(s);
+    advise_map(s);
     return CAISSON_OK;
 }
 
@@ -162,6 +167,8 @@ static caisson_status find_matrix(csn_store *s, csn_str name, csn_matrix *ret, c
     const uint8_t *bytes = s->map == NULL ? NULL : s->map + t->offset;
     if (s->map == NULL) {
         CSN_TRY(read_block(s, t, &bytes, err));
+    } else {
+        advise_tensor(s, t);
     }
     CSN_TRY(check_tensor(s, t, bytes, err));
     *ret = csn_matrix_make(t->dtype, &t->shape, bytes, t->nbytes);

@@ -20,6 +20,7 @@ typedef struct tiny_options {
     const char *drop;               /* this tensor is left out */
     const char *extra;              /* a tensor [1] of this name is added */
     const char *const *skill;       /* skill "a" replaces these tensors; NULL-terminated */
+    const char *const *skill_b;     /* and skill "b" these */
     const char *reshape;            /* this tensor gets one row more */
     void (*change)(csn_arch *arch); /* last word on the description */
     void (*edit)(csn_str name, float *x, uint64_t rows, uint64_t cols); /* ... and on the values */
@@ -87,6 +88,20 @@ static inline void tiny_mixture(struct tiny_writer *w, uint32_t i) {
     }
 }
 
+static inline void tiny_skill(struct tiny_writer *w, const char *id, const char *const *replaced,
+                              uint32_t n_backbone) {
+    for (uint32_t k = 0; replaced != NULL && replaced[k] != NULL; k++) {
+        for (uint32_t i = 0; i < n_backbone; i++) {
+            if (strcmp(w->names[i], replaced[k]) == 0) {
+                char name[128];
+                const csn_shape *s = &w->t[i].shape;
+                snprintf(name, sizeof(name), "skill.%s.%s", id, w->names[i]);
+                tiny_add(w, name, s->dim[0], s->n_dims == 2 ? s->dim[1] : 0);
+            }
+        }
+    }
+}
+
 static inline void tiny_list(struct tiny_writer *w, uint32_t n_layers) {
     const tiny_options *o = w->o;
     tiny_add(w, "model.embed_tokens.weight", TINY_VOCAB, TINY_HIDDEN);
@@ -124,16 +139,8 @@ static inline void tiny_list(struct tiny_writer *w, uint32_t n_layers) {
         tiny_add(w, o->extra, 1, 0);
     }
     uint32_t n_backbone = w->n;
-    for (uint32_t k = 0; o->skill != NULL && o->skill[k] != NULL; k++) {
-        for (uint32_t i = 0; i < n_backbone; i++) {
-            if (strcmp(w->names[i], o->skill[k]) == 0) {
-                char name[128];
-                const csn_shape *s = &w->t[i].shape;
-                snprintf(name, sizeof(name), "skill.a.%s", w->names[i]);
-                tiny_add(w, name, s->dim[0], s->n_dims == 2 ? s->dim[1] : 0);
-            }
-        }
-    }
+    tiny_skill(w, "a", o->skill, n_backbone);
+    tiny_skill(w, "b", o->skill_b, n_backbone);
 }
 
 static inline void tiny_header(const tiny_options *o, uint32_t n_layers, csn_buf *out,

@@ -19,6 +19,9 @@ static const char *const replaced[] = {"model.layers.1.mlp.down_proj.weight",
                                        "model.norm.weight",
                                        "model.embed_tokens.weight",
                                        NULL};
+static const char *const replaced_by_b[] = {"model.layers.1.mlp.down_proj.weight",
+                                            "model.layers.2.self_attn.o_proj.weight",
+                                            "model.layers.0.input_layernorm.weight", NULL};
 
 static csn_model *model_of(const tiny_options *o) {
     const char *path = temp_path("m.cmf");
@@ -29,17 +32,30 @@ static csn_model *model_of(const tiny_options *o) {
     return m;
 }
 
-static uint64_t bits_with(csn_model *m, const char *skill, csn_compute compute) {
-    csn_session *s = NULL;
+/* What the session, which holds no tokens, makes of N. */
+static uint64_t bits_of(csn_session *s) {
     caisson_error err = {0};
     int32_t ids[N];
     uint64_t h = TINY_BITS_START;
-    csn_session_options o = {.n_ctx = 64, .n_threads = 2, .skill = skill, .compute = compute};
-    tiny_check(csn_session_new(m, &o, &s, &err), &err);
+    assert_int_equal(csn_session_n_past(s), 0);
     for (int i = 0; i < N; i++) {
         ids[i] = (i * 37 + 11) % TINY_VOCAB;
     }
     tiny_check(csn_session_eval(s, ids, N, true, tiny_hash_row, &h, NULL, &err), &err);
+    return h;
+}
+
+static csn_session *session_of(csn_model *m, const csn_session_options *o) {
+    csn_session *s = NULL;
+    caisson_error err = {0};
+    tiny_check(csn_session_new(m, o, &s, &err), &err);
+    return s;
+}
+
+static uint64_t bits_with(csn_model *m, const char *skill, csn_compute compute) {
+    csn_session *s = session_of(
+        m, &(csn_session_options){.n_ctx = 64, .n_threads = 2, .skill = skill, .compute = compute});
+    uint64_t h = bits_of(s);
     csn_session_free(s);
     return h;
 }
@@ -77,6 +93,87 @@ static void a_skill_equals_the_model_put_together(void **state) {
     }
 }
 
+static void a_session_switches_and_comes_back_to_the_bit(void **state) {
+    (void)state;
+    const char *const dtypes[] = {"f32", "q8_row"};
+    const char *const order[] = {"a", "b", "a", NULL, "b", "", "a"};
+    for (size_t d = 0; d < 2; d++) {
+        csn_model *m = model_of(
+            &(tiny_options){.dtype = dtypes[d], .skill = replaced, .skill_b = replaced_by_b});
+        csn_session *s =
+            session_of(m, &(csn_session_options){.n_ctx = 64, .n_threads = 2, .compute = d});
+        caisson_error err = {0};
+        for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+            tiny_check(csn_session_set_skill(s, order[i], &err), &err);
+            assert_true(csn_str_eq(csn_session_skill(s), csn_str_from(order[i])));
+            assert_true(bits_of(s) == bits_with(m, order[i], (csn_compute)d)); /* a cold run */
+        }
+        tiny_check(csn_session_set_skill(s, "a", &err), &err);
+        assert_int_equal(csn_session_n_past(s), N); /* the same one: nothing is forgotten */
+        assert_int_equal(csn_session_set_skill(s, "c", &err), CAISSON_E_MISSING);
+        assert_int_equal(csn_session_n_past(s), N);
+        assert_true(csn_str_is(csn_session_skill(s), "a"));
+        csn_session_free(s);
+        csn_model_free(m);
+    }
+}
+
+static const float blend_weights[] = {0.7f, 0.3f};
+
+/* The values of the blend under the backbone's name, in the order of facts 10.4. */
+static void blend_by_hand(csn_str name, float *x, uint64_t rows, uint64_t cols) {
+    const char *const *lists[] = {replaced, replaced_by_b};
+    uint64_t n = rows * cols;
+    float *sum = calloc(n, sizeof(*sum));
+    float *part = malloc(n * sizeof(*part));
+    bool any = false;
+    for (size_t k = 0; k < 2; k++) {
+        memcpy(part, x, n * sizeof(*part));
+        for (size_t i = 0; lists[k][i] != NULL; i++) {
+            if (csn_str_is(name, lists[k][i])) {
+                char skill[128];
+                int len =
+                    snprintf(skill, sizeof(skill), "skill.%c.%s", k == 0 ? 'a' : 'b', lists[k][i]);
+                csn_cmf_plan_tensor t = {.name = csn_str_make(skill, (size_t)len)};
+                tiny_values(&t, part, n);
+                any = true;
+            }
+        }
+        for (uint64_t i = 0; i < n; i++) {
+            sum[i] += blend_weights[k] * part[i];
+        }
+    }
+    if (any) {
+        memcpy(x, sum, n * sizeof(*x));
+    }
+    free(sum);
+    free(part);
+}
+
+static void a_blend_is_the_weighted_sum_of_tensors(void **state) {
+    (void)state;
+    csn_model *m = model_of(&(tiny_options){.edit = blend_by_hand});
+    uint64_t want = bits_with(m, NULL, CSN_COMPUTE_F32);
+    csn_model_free(m);
+    m = model_of(&(tiny_options){.skill = replaced, .skill_b = replaced_by_b});
+    const csn_plan_part parts[] = {{CSN_STR("a"), blend_weights[0]},
+                                   {CSN_STR("b"), blend_weights[1]}};
+    const csn_plan_part unknown[] = {{CSN_STR("a"), 0.5f}, {CSN_STR("c"), 0.5f}};
+    caisson_error err = {0};
+    for (unsigned n_threads = 1; n_threads <= 4; n_threads += 3) {
+        csn_session *s = session_of(m, &(csn_session_options){.n_ctx = 64, .n_threads = n_threads});
+        for (int again = 0; again < 2; again++) {
+            tiny_check(csn_session_set_blend(s, parts, 2, &err), &err);
+            assert_true(bits_of(s) == want);
+        }
+        tiny_check(csn_session_set_skill(s, "b", &err), &err);
+        assert_true(bits_of(s) == bits_with(m, "b", CSN_COMPUTE_F32));
+        assert_int_equal(csn_session_set_blend(s, unknown, 2, &err), CAISSON_E_MISSING);
+        csn_session_free(s);
+    }
+    csn_model_free(m);
+}
+
 static void refused(csn_model *m, const char *skill, caisson_status code, const char *tensor) {
     caisson_error err = {0};
     csn_session *s = NULL;
@@ -101,13 +198,15 @@ static void skills_that_cannot_run_are_refused(void **state) {
     }
     const char *const norm = "skill.a.model.norm.weight"; /* [1] in place of [hidden] */
     m = model_of(&(tiny_options){.extra = norm});
-    refused(m, "a", CAISSON_E_PARSE, "model.norm.weight");
+    refused(m, "a", CAISSON_E_PARSE, norm);
     csn_model_free(m);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_skill_equals_the_model_put_together),
+        cmocka_unit_test(a_session_switches_and_comes_back_to_the_bit),
+        cmocka_unit_test(a_blend_is_the_weighted_sum_of_tensors),
         cmocka_unit_test(skills_that_cannot_run_are_refused),
     };
     return cmocka_run_group_tests(tests, temp_dir_make, temp_dir_remove);

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Skills of a session: which one runs, or what blend. */
+#include "caisson/skill.h"
+
+#include <math.h>
+
+#include "api_internal.h"
+#include "base/alloc.h"
+
+enum { MAX_PARTS = 1024 };
+
+/* The list of tokens follows the engine, which forgets them when another skill comes. */
+static caisson_status after_switch(caisson_session *s, caisson_status status, caisson_error *err) {
+    s->seen.n = csn_session_n_past(s->session);
+    if (status != CAISSON_OK) {
+        csn_error_file(err, s->model->path);
+    }
+    return status;
+}
+
+caisson_status caisson_session_set_skill(caisson_session *s, const char *id, caisson_error *err) {
+    CSN_API_ERR(err);
+    CSN_API_NEED(s != NULL, err, "session must not be NULL");
+    return after_switch(s, csn_session_set_skill(s->session, id, err), err);
+}
+
+caisson_status caisson_session_set_blend(caisson_session *s, const caisson_blend_part *parts,
+                                         size_t n, caisson_error *err) {
+    CSN_API_ERR(err);
+    CSN_API_NEED(s != NULL && parts != NULL && n > 0 && n <= MAX_PARTS, err,
+                 "a session and 1 to 1024 parts are needed");
+    float sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        CSN_API_NEED(parts[i].skill != NULL && parts[i].skill[0] != '\0', err,
+                     "a part of a blend needs the id of a skill");
+        CSN_API_NEED(isfinite(parts[i].weight) && parts[i].weight > 0.0f, err,
+                     "a weight of a blend must be above 0");
+        sum += parts[i].weight;
+    }
+    CSN_API_NEED(isfinite(sum), err, "the weights of a blend must have a finite sum");
+    if (n == 1) {
+        return caisson_session_set_skill(s, parts[0].skill, err);
+    }
+    csn_plan_part *p;
+    CSN_TRY(CSN_NEW(n, &p, err));
+    for (size_t i = 0; i < n; i++) {
+        p[i] = (csn_plan_part){csn_str_from(parts[i].skill), parts[i].weight / sum};
+    }
+    caisson_status status = csn_session_set_blend(s->session, p, (uint32_t)n, err);
+    csn_free(p);
+    return after_switch(s, status, err);
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The part of a plan that skills decide (CMF 9, facts 10): which entry of the directory stands in
+ * for a tensor of the backbone, or the sum of several. */
+#include "base/size.h"
+#include "model/plan_internal.h"
+
+enum { CHUNK = 2048, ALIGN = 64 }; /* values decoded at once; bytes */
+
+/* The skill's entry for the backbone's t, or NULL (facts 10.1). */
+static caisson_status find(struct csn_maker *m, csn_str skill, const csn_tensor *t,
+                           const csn_tensor **ret, caisson_error *err) {
+    csn_buf b = CSN_BUF_INIT(1 << 18);
+    CSN_TRY(csn_buf_printf(&b, err, "skill.%.*s.%.*s", CSN_STR_ARGS(skill), CSN_STR_ARGS(t->name)));
+    const csn_tensor *mine = csn_directory_find(m->dir, csn_buf_view(&b));
+    csn_buf_free(&b);
+    *ret = mine;
+    if (mine == NULL) {
+        return CAISSON_OK;
+    }
+    bool same = mine->shape.n_dims == t->shape.n_dims;
+    for (uint32_t d = 0; same && d < t->shape.n_dims; d++) {
+        same = mine->shape.dim[d] == t->shape.dim[d];
+    }
+    if (!same) {
+        char want[96];
+        char got[96];
+        return CSN_FAIL(err, CAISSON_E_PARSE, .section = "directory", .tensor = mine->name,
+                        .what = "the skill's tensor has another shape than the one it replaces",
+                        CSN_TEXTS(csn_str_from(csn_shape_text(&t->shape, want, sizeof(want))),
+                                  csn_str_from(csn_shape_text(&mine->shape, got, sizeof(got)))));
+    }
+    m->used[mine - m->dir->tensors] = true;
+    return CAISSON_OK;
+}
+
+/* n floats of the plan's memory, aligned as payloads in a file are. */
+static caisson_status new_floats(struct csn_maker *m, uint64_t n, float **ret, caisson_error *err) {
+    uint64_t bytes;
+    size_t size;
+    uint8_t *p;
+    if (!csn_mul(n, sizeof(float), &bytes) || !csn_add(bytes, ALIGN, &bytes) ||
+        !csn_to_size(bytes, &size)) {
+        return csn_fail_nomem(err, UINT64_MAX);
+    }
+    CSN_TRY(CSN_ARENA_NEW(m->arena, size, &p, err));
+    *ret = (float *)(void *)(p + (ALIGN - (uintptr_t)p % ALIGN) % ALIGN);
+    return CAISSON_OK;
+}
+
+static void add_scaled(const csn_matrix *mat, float weight, uint64_t n, float *sum) {
+    float x[CHUNK];
+    for (uint64_t i = 0; i < n; i += CHUNK) {
+        uint64_t k = n - i < CHUNK ? n - i : CHUNK;
+        mat->dtype->decode(mat, i, k, x);
+        for (uint64_t j = 0; j < k; j++) {
+            sum[i + j] += weight * x[j];
+        }
+    }
+}
+
+static caisson_status blend(struct csn_maker *m, const csn_tensor *t, csn_matrix *ret,
+                            caisson_error *err) {
+    uint64_t n;
+    float *sum;
+    (void)csn_shape_count(&t->shape, &n); /* checked at open */
+    CSN_TRY(new_floats(m, n, &sum, err)); /* zeros */
+    for (uint32_t i = 0; i < m->n_parts; i++) {
+        const csn_tensor *mine;
+        csn_matrix mat;
+        CSN_TRY(find(m, m->parts[i].skill, t, &mine, err));
+        CSN_TRY(csn_plan_matrix(m, mine != NULL ? mine : t, &mat, err));
+        add_scaled(&mat, m->parts[i].weight, n, sum);
+    }
+    *ret = csn_matrix_make(csn_dtype_by_name(CSN_STR("f32")), &t->shape, sum, n * sizeof(float));
+    return CAISSON_OK;
+}
+
+caisson_status csn_plan_from_skills(struct csn_maker *m, const csn_tensor *t, bool *ret_found,
+                                    csn_matrix *ret, csn_str *ret_name, caisson_error *err) {
+    const csn_tensor *mine = NULL;
+    for (uint32_t i = 0; i < m->n_parts && mine == NULL; i++) {
+        CSN_TRY(find(m, m->parts[i].skill, t, &mine, err));
+    }
+    *ret_found = mine != NULL;
+    if (mine == NULL) {
+        return CAISSON_OK;
+    }
+    if (m->n_parts > 1) {
+        return blend(m, t, ret, err);
+    }
+    *ret_name = mine->name;
+    return csn_plan_matrix(m, mine, ret, err);
+}
+
+bool csn_plan_is_of_skill(const struct csn_maker *m, csn_str name) {
+    const csn_str prefix = CSN_STR("skill.");
+    if (!csn_str_starts(name, prefix)) {
+        return false;
+    }
+    csn_str rest = csn_str_make(name.ptr + prefix.len, name.len - prefix.len);
+    for (uint32_t i = 0; i < m->n_parts; i++) {
+        csn_str id = m->parts[i].skill;
+        if (csn_str_starts(rest, id) && rest.len > id.len && rest.ptr[id.len] == '.') {
+            return true;
+        }
+    }
+    return false;
+}
