@@ -8,12 +8,14 @@
 #include "open.h"
 #include "term.h"
 
-enum { MAX_JSON = 1 << 30 };
+enum { MAX_JSON = 1 << 30, MAX_NOTES = 16 };
 
 typedef struct job {
     const cli_args *args;
     cli_progress progress;
     csn_jw *json; /* NULL: lines on standard output */
+    caisson_error notes[MAX_NOTES];
+    unsigned n_notes;
     uint64_t bytes;
     caisson_public_key wanted, signer;
     bool is_wanted, is_signed;
@@ -28,17 +30,17 @@ static void put_text(csn_jw *w, const char *key, const char *text) {
     }
 }
 
-static void on_fault(void *ctx, const caisson_error *fault) {
-    job *j = ctx;
+/* One line, or one object of a list. */
+static void tell(job *j, const char *kind, const caisson_error *fault) {
     char line[1200];
     caisson_error_format(fault, line, sizeof(line));
     if (j->json == NULL) {
         cli_progress_end(&j->progress);
-        printf("%s [%s]\n", line, caisson_status_name(fault->code));
+        printf("%s [%s]\n", line, kind);
         return;
     }
     csn_jw_object(j->json);
-    put_text(j->json, "code", caisson_status_name(fault->code));
+    put_text(j->json, "code", kind);
     put_text(j->json, "section", fault->section);
     put_text(j->json, "tensor", fault->tensor);
     csn_jw_key(j->json, CSN_STR("offset"));
@@ -58,6 +60,18 @@ static void on_fault(void *ctx, const caisson_error *fault) {
     put_text(j->json, "what", fault->what);
     put_text(j->json, "message", line); /* the whole sentence, with what the system said */
     csn_jw_object_end(j->json);
+}
+
+static void on_fault(void *ctx, const caisson_error *fault) {
+    job *j = ctx;
+    tell(j, caisson_status_name(fault->code), fault);
+}
+
+static void on_note(void *ctx, const caisson_error *note) {
+    job *j = ctx;
+    if (j->n_notes < MAX_NOTES) {
+        j->notes[j->n_notes++] = *note;
+    }
 }
 
 static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
@@ -83,8 +97,10 @@ static int verify(job *j, const char *path, bool *ret_valid) {
         .ctx = j,
         .require_signature = j->is_wanted ? j->wanted.hex : NULL,
         .on_signature = on_signature,
+        .on_note = on_note,
     };
     j->is_signed = false;
+    j->n_notes = 0;
     caisson_error err;
     uint64_t n_faults;
     uint64_t t0 = csn_now_ns();
@@ -102,6 +118,14 @@ static int verify(job *j, const char *path, bool *ret_valid) {
         return cli_fail(j->args, &err);
     }
     *ret_valid = n_faults == 0;
+    if (j->json != NULL) {
+        csn_jw_array_end(j->json);
+        csn_jw_key(j->json, CSN_STR("notes"));
+        csn_jw_array(j->json);
+    }
+    for (unsigned i = 0; i < j->n_notes; i++) {
+        tell(j, "Note", &j->notes[i]);
+    }
     if (j->json != NULL) {
         csn_jw_array_end(j->json);
         csn_jw_key(j->json, CSN_STR("valid"));
@@ -164,14 +188,17 @@ const cli_command cli_cmd_verify = {
     .groups = {options, cli_signature_options, cli_json_options, cli_common_options},
     .details =
         "Prints one line for each fault, with its range of bytes and both values, and never stops "
-        "at the first. A signature that lies beside a file (FILE.sig) is checked and its key "
+        "at the first. Notes tell what is odd and no fault: reserved flags, feature bits that the "
+        "content does not bear out, bytes that belong to nothing. A signature that lies beside a "
+        "file (FILE.sig) is checked and its key "
         "shown; whose key "
         "it is only you know: --require-signature compares it. Exit code 0: every file is valid; "
         "1: "
         "at least one is not.\n"
         "JSON: [{\"file\":F, \"valid\":false, \"signed_by\":KEY, \"problems\":[{\"code\":C, "
         "\"section\":S,"
-        "\"tensor\":T, \"offset\":O, \"bytes\":N, \"want\":W, \"got\":G}]}]; a part that a fault "
+        "\"tensor\":T, \"offset\":O, \"bytes\":N, \"want\":W, \"got\":G}], \"notes\":[the same, "
+        "code Note]}]; a part that a fault "
         "does not have is null; codes are InvalidMagic, UnsupportedVersion, UnsupportedFeature, "
         "Bounds, Parse, "
         "MissingTensor, Hash, Io, Signature.",

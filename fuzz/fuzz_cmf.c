@@ -118,6 +118,20 @@ static void compare(csn_cmf *a, csn_cmf *b) {
     csn_buf_free(&t);
 }
 
+/* The way verify reads a file that may be damaged anywhere. */
+static void verify_damaged(csn_fs *fs) {
+    caisson_error err;
+    csn_file *f = NULL;
+    csn_cmf *c = NULL;
+    uint64_t n_faults;
+    require(csn_fs_open(fs, "m.cmf", CSN_OPEN_READ, &f, &err) == CAISSON_OK);
+    if (csn_cmf_open_damaged(f, ignore, NULL, &c, &err) == CAISSON_OK) {
+        require(csn_cmf_verify(c, NULL, NULL, ignore, NULL, &n_faults, &err) == CAISSON_OK);
+        require(csn_cmf_note(c, ignore, NULL, &err) == CAISSON_OK);
+        csn_cmf_close(c);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memory_fs fs;
     caisson_error err;
@@ -134,6 +148,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         }
         csn_cmf_close(c);
     }
+    verify_damaged(&fs.base);
     require(fs.n_open == 0);
     memory_fs_done(&fs);
     return 0;

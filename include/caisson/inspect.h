@@ -73,6 +73,9 @@ typedef struct caisson_verify_options {
     const char *require_signature;
     /* The signature beside the file is right; with which key. */
     void (*on_signature)(void *ctx, const caisson_public_key *key);
+    /* What is odd and no fault (code CAISSON_OK): reserved flags, a feature bit that disagrees with
+     * the content, bytes that belong to nothing. */
+    void (*on_note)(void *ctx, const caisson_error *note);
 } caisson_verify_options;
 
 /* Opens the file and checks every hash in it, and the signature `<path>.sig` if there is one; never

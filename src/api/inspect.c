@@ -179,6 +179,13 @@ static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t to
     return o->on_progress == NULL || o->on_progress(o->ctx, stage, done, total);
 }
 
+static void on_note(void *ctx, const caisson_error *note) {
+    const caisson_verify_options *o = ((verify_bridge *)ctx)->o;
+    if (o->on_note != NULL) {
+        o->on_note(o->ctx, note);
+    }
+}
+
 /* The signature beside the file: a fault when it is wrong, or missing though asked for. */
 static caisson_status verify_signature(verify_bridge *b, csn_file *f, caisson_error *err) {
     uint8_t want[CSN_ED25519_KEY_BYTES];
@@ -208,7 +215,7 @@ static caisson_status verify_signature(verify_bridge *b, csn_file *f, caisson_er
     return CAISSON_OK;
 }
 
-/* A file that is no sound .cmf may be signed all the same. */
+/* A file that is no .cmf at all may be signed all the same. */
 static caisson_status verify_signature_alone(verify_bridge *b, caisson_error *err) {
     csn_file *f;
     caisson_error ignored; /* told already: the container could not be opened */
@@ -220,10 +227,16 @@ static caisson_status verify_signature_alone(verify_bridge *b, caisson_error *er
     return status;
 }
 
+static caisson_status open_to_verify(verify_bridge *b, csn_cmf **ret, caisson_error *err) {
+    csn_file *f;
+    CSN_TRY(csn_fs_open(csn_fs_os(), b->path, CSN_OPEN_READ, &f, err));
+    return csn_cmf_open_damaged(f, on_fault, b, ret, err);
+}
+
 static caisson_status verify(verify_bridge *b, csn_pool *pool, caisson_error *err) {
     caisson_error fault;
     csn_cmf *cmf;
-    caisson_status status = csn_cmf_open(csn_fs_os(), b->path, &cmf, &fault);
+    caisson_status status = open_to_verify(b, &cmf, &fault);
     if (status == CAISSON_E_NOMEM) {
         *err = fault;
         return status;
@@ -235,6 +248,9 @@ static caisson_status verify(verify_bridge *b, csn_pool *pool, caisson_error *er
     csn_progress progress = {on_progress, b};
     uint64_t n;
     status = csn_cmf_verify(cmf, pool, &progress, on_fault, b, &n, err);
+    if (status == CAISSON_OK) {
+        status = csn_cmf_note(cmf, on_note, b, err);
+    }
     if (status == CAISSON_OK) {
         status = verify_signature(b, cmf->file, err);
     }

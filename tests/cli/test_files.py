@@ -176,7 +176,8 @@ class Tensor(tool.Case):
 class Verify(tool.Case):
     def test_valid_file(self):
         r = self.ok("verify", TINY, "--json").json
-        self.assertEqual(r, [{"file": TINY, "valid": True, "problems": [], "signed_by": None}])
+        self.assertEqual(r, [{"file": TINY, "valid": True, "problems": [], "notes": [],
+                              "signed_by": None}])
         self.assertIn("valid", self.ok("verify", TINY).out)
 
     def test_flipped_tensor_byte_is_named(self):

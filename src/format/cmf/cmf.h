@@ -113,8 +113,11 @@ typedef struct csn_cmf {
     csn_cmf_masks masks;
     csn_buf masks_section; /* what `masks` points into */
     csn_json *masks_doc;
+    bool is_told[CSN_CMF_N_SECTIONS]; /* csn_cmf_open_damaged found it wrong and said so */
     csn_arena arena;
 } csn_cmf;
+
+typedef void (*csn_cmf_fault_fn)(void *ctx, const caisson_error *fault);
 
 /* Every normative check of facts 1.5 in its order, plus: header and directory hashes (before their
  * bytes are parsed), hashes told for sections that are not there, duplicate names, shape x dtype =
@@ -124,6 +127,11 @@ typedef struct csn_cmf {
 caisson_status csn_cmf_open(csn_fs *fs, const char *path, csn_cmf **ret, caisson_error *err);
 /* The same for an open file, which becomes the reader's, or is closed on failure. */
 caisson_status csn_cmf_open_file(csn_file *f, csn_cmf **ret, caisson_error *err);
+/* For verifying alone: faults of header, directory, masks and index are told, and what can be read
+ * without the damaged part is there; the rest is empty (header NULL, dir.n 0). Fails when the
+ * envelope is wrong, and for want of memory. */
+caisson_status csn_cmf_open_damaged(csn_file *f, csn_cmf_fault_fn fn, void *ctx, csn_cmf **ret,
+                                    caisson_error *err);
 void csn_cmf_close(csn_cmf *c); /* NULL is fine */
 
 /* Reads a whole section (vocab, masks, ...) into *ret; an empty section gives an empty buffer. */
@@ -144,14 +152,19 @@ caisson_status csn_cmf_find_skill(const csn_cmf *c, csn_str id, const csn_cmf_sk
  * digests left out (the writer fills them in). */
 void csn_cmf_header_write(const csn_cmf *c, csn_str quant_type, csn_jw *w);
 
-/* Checks every hash and digest of an open file; never stops at the first. Each damaged part is told
+/* Checks every hash and digest of an open file; never stops at the first. Parts that open_damaged
+ * told of are passed over. Each damaged part is told
  * as one error record (CAISSON_E_HASH, section, tensor, range of bytes, both hashes), in the order
  * of sections, then directory. *ret_n = number of faults.
  * Returns a failure only when it could not finish (cancelled, read error is a fault and goes on).
  */
-typedef void (*csn_cmf_fault_fn)(void *ctx, const caisson_error *fault);
 caisson_status csn_cmf_verify(csn_cmf *c, csn_pool *pool, const csn_progress *progress,
                               csn_cmf_fault_fn fn, void *ctx, uint64_t *ret_n, caisson_error *err);
+
+/* Tells what is odd and no fault, as records without a code: `flags` that are not 0, a known
+ * feature bit that disagrees with the content, bytes that belong to nothing. Parts that could not
+ * be read (open_damaged) are not judged. */
+caisson_status csn_cmf_note(const csn_cmf *c, csn_cmf_fault_fn fn, void *ctx, caisson_error *err);
 
 /* Tensor i of dir against its hash and digest, its payload being in memory: CAISSON_E_HASH as above
  * in an error of the caller's. Any thread. */

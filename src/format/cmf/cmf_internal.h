@@ -69,6 +69,12 @@ caisson_status csn_cmf_parse_digests(csn_cmf *c, caisson_error *err);
 caisson_status csn_cmf_parse_skills(csn_cmf *c, caisson_error *err);
 /* BOUNDS when two ranges of the file that are in use overlap. */
 caisson_status csn_cmf_check_ranges(const csn_cmf *c, caisson_error *err);
+/* Bytes of the file that are neither envelope, section nor payload, nor zeros that align one; bytes
+ * of the blob behind its last payload too. */
+typedef struct csn_cmf_stray {
+    uint64_t first, nbytes, n_places; /* offset of the first place, bytes of all */
+} csn_cmf_stray;
+caisson_status csn_cmf_find_stray(const csn_cmf *c, csn_cmf_stray *ret, caisson_error *err);
 /* PARSE when the section does not follow facts 6 (with `arch`) or 8. *ret points into bytes and the
  * document. */
 caisson_status csn_cmf_parse_masks(const uint8_t *bytes, uint64_t len, const csn_arch *arch,

@@ -89,11 +89,61 @@ static void sort_ranges(struct range *list, size_t n) {
     }
 }
 
+/* Sorted ranges of everything in use. */
+static caisson_status make_ranges(const csn_cmf *c, struct range **ret, size_t *ret_n,
+                                  caisson_error *err) {
+    CSN_TRY(CSN_NEW((size_t)c->dir.n + CSN_CMF_N_SECTIONS + 2, ret, err));
+    *ret_n = collect(c, *ret);
+    sort_ranges(*ret, *ret_n);
+    return CAISSON_OK;
+}
+
+/* True for zeros up to the next boundary of a payload or of the blob (CMF 1: alignment). */
+static bool is_padding(const csn_cmf *c, uint64_t first, uint64_t end, const struct range *next) {
+    uint8_t bytes[CSN_CMF_PAGE];
+    caisson_error ignored; /* what cannot be read is not zero */
+    bool is_before_blob = next->i < c->dir.n || next->i == c->dir.n + CSN_CMF_DATA;
+    if (!is_before_blob || end - first >= sizeof(bytes) ||
+        csn_file_read_at(c->file, first, bytes, (size_t)(end - first), &ignored) != CAISSON_OK) {
+        return false;
+    }
+    for (uint64_t i = 0; i < end - first; i++) {
+        if (bytes[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+caisson_status csn_cmf_find_stray(const csn_cmf *c, csn_cmf_stray *ret, caisson_error *err) {
+    struct range *list;
+    size_t n;
+    CSN_TRY(make_ranges(c, &list, &n, err));
+    csn_cmf_stray s = {0};
+    uint64_t used = 0; /* bytes up to here belong to something, or were counted */
+    const struct range last = {c->envelope.file_bytes, c->envelope.file_bytes, UINT32_MAX};
+    for (size_t k = 0; k <= n; k++) {
+        const struct range *r = k < n ? &list[k] : &last;
+        bool is_tail = r->i == c->dir.n + CSN_CMF_DATA; /* of the blob, behind its last payload */
+        if (r->first > used && !is_padding(c, used, r->first, r)) {
+            s.first = s.n_places++ == 0 ? used : s.first;
+            s.nbytes += r->first - used;
+        }
+        if (is_tail) {
+            s.first = s.n_places++ == 0 ? r->first : s.first;
+            s.nbytes += r->end - r->first;
+        }
+        used = r->end > used ? r->end : used;
+    }
+    csn_free(list);
+    *ret = s;
+    return CAISSON_OK;
+}
+
 caisson_status csn_cmf_check_ranges(const csn_cmf *c, caisson_error *err) {
     struct range *list;
-    CSN_TRY(CSN_NEW((size_t)c->dir.n + CSN_CMF_N_SECTIONS + 2, &list, err));
-    size_t n = collect(c, list);
-    sort_ranges(list, n);
+    size_t n;
+    CSN_TRY(make_ranges(c, &list, &n, err));
     caisson_status status = CAISSON_OK;
     for (size_t k = 1; k < n && status == CAISSON_OK; k++) {
         const struct range *a = &list[k - 1];

@@ -173,6 +173,9 @@ static bool find_fault(const struct job *j, size_t i, csn_hash64_salts *known, c
     const csn_cmf *c = j->c;
     const struct item *it = &j->items[i];
     bool is_section = i < CSN_CMF_N_SECTIONS;
+    if (is_section && c->is_told[i]) {
+        return false;
+    }
     csn_fail_args a = {.file = c->file->path,
                        .section = csn_cmf_section_names[is_section ? i : CSN_CMF_DATA],
                        .tensor =

@@ -193,6 +193,59 @@ static void every_length_set_to_extremes(void **state) {
     free(b.p);
 }
 
+struct told {
+    unsigned n;
+    char sections[8][64], tensors[8][192];
+};
+
+static void note_fault(void *ctx, const caisson_error *fault) {
+    struct told *t = ctx;
+    assert_true(t->n < 8);
+    snprintf(t->sections[t->n], sizeof(t->sections[0]), "%s", fault->section);
+    snprintf(t->tensors[t->n++], sizeof(t->tensors[0]), "%s", fault->tensor);
+}
+
+/* A bit in the header, one in a name of the directory, one in a payload and one in the masks: all
+ * four are told, in one run. */
+static void damage_in_many_places_is_told_in_one_run(void **state) {
+    (void)state;
+    csn_cmf *c = NULL;
+    csn_file *f = NULL;
+    caisson_error err;
+    struct told told = {0};
+    uint64_t n;
+    cmf_bytes b = cmf_load(CMF_GOLDEN "files/tiny-masks.cmf");
+    size_t header = (size_t)cmf_u64(b, 0x10);
+    size_t dir_end = (size_t)(cmf_u64(b, 0x20) + cmf_u64(b, 0x28));
+    size_t masks = (size_t)cmf_u64(b, 0x40);
+    b.p[header] ^= 1;              /* no JSON any more */
+    b.p[dir_end - 1] ^= 1;         /* the last name's last letter */
+    b.p[cmf_u64(b, 0x30)] ^= 0x10; /* the first payload */
+    b.p[masks + cmf_u64(b, 0x48) - 1] ^= 1;
+    (void)memory_fs_put(&fs, "m.cmf", b.p, b.len);
+    ASSERT_OK(csn_fs_open(&fs.base, "m.cmf", CSN_OPEN_READ, &f, &err), &err);
+    ASSERT_OK(csn_cmf_open_damaged(f, note_fault, &told, &c, &err), &err);
+    ASSERT_OK(csn_cmf_verify(c, NULL, NULL, note_fault, &told, &n, &err), &err);
+    assert_int_equal(told.n, 3); /* the hash of the masks stood in the header */
+    assert_string_equal(told.sections[0], "header");
+    assert_string_equal(told.sections[1], "directory");
+    assert_string_equal(told.sections[2], "data");
+    assert_string_equal(told.tensors[2], "model.embed_tokens.weight");
+    csn_cmf_close(c);
+    b.p[header] ^= 1;
+    memset(&told, 0, sizeof(told));
+    (void)memory_fs_put(&fs, "m.cmf", b.p, b.len);
+    ASSERT_OK(csn_fs_open(&fs.base, "m.cmf", CSN_OPEN_READ, &f, &err), &err);
+    ASSERT_OK(csn_cmf_open_damaged(f, note_fault, &told, &c, &err), &err);
+    ASSERT_OK(csn_cmf_verify(c, NULL, NULL, note_fault, &told, &n, &err), &err);
+    assert_int_equal(told.n, 3);
+    assert_string_equal(told.sections[0], "directory");
+    assert_string_equal(told.sections[1], "masks");
+    assert_string_equal(told.sections[2], "data");
+    csn_cmf_close(c);
+    free(b.p);
+}
+
 static void random_bit_flips_are_found(void **state) {
     (void)state;
     static const char *const files[] = {"files/tiny-all-dtypes.cmf", "files/tiny-index.cmf",
@@ -317,6 +370,7 @@ int main(void) {
         {"random bit flips are found (CMF 8)", random_bit_flips_are_found, NULL, NULL, NULL},
         {"verify names every damaged tensor (CMF 8)", verify_names_every_damaged_tensor, NULL, NULL,
          NULL},
+        cmocka_unit_test(damage_in_many_places_is_told_in_one_run),
         cmocka_unit_test(verify_stops_on_request),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -61,6 +61,45 @@ static void check_tensors(csn_cmf *c, const csn_jval *tensors) {
     }
 }
 
+/* What a note is about: the first words of its sentence. */
+static void count_note(void *ctx, const caisson_error *note) {
+    char *list = ctx;
+    assert_int_equal(note->code, CAISSON_OK);
+    assert_true(strlen(list) + strlen(note->what) + 2 < 1024);
+    strcat(strcat(list, note->what), "\n");
+}
+
+static void notes_of(const char *cmf, char list[1024]) {
+    char path[512];
+    csn_cmf *c = NULL;
+    caisson_error err;
+    list[0] = '\0';
+    snprintf(path, sizeof(path), CMF_GOLDEN "files/%s", cmf);
+    ASSERT_OK(csn_cmf_open(csn_fs_os(), path, &c, &err), &err);
+    ASSERT_OK(csn_cmf_note(c, count_note, list, &err), &err);
+    csn_cmf_close(c);
+}
+
+/* The purposes of the odd files are written beside them by who made them (shared/data/cmf). */
+static void what_is_odd_is_noted(void **state) {
+    (void)state;
+    char list[1024];
+    notes_of("odd-no-hashes-flags-trailing.cmf", list);
+    assert_non_null(strstr(list, "reserved flags are not 0\n"));
+    assert_non_null(strstr(list, "bytes belong to nothing"));
+    notes_of("odd-feature-bits-clear.cmf", list);
+    assert_non_null(strstr(list, "feature bit 0"));
+    assert_non_null(strstr(list, "feature bit 1"));
+    notes_of("tiny-grown.cmf", list);
+    assert_non_null(strstr(list, "belong to nothing"));
+    const char *const clean[] = {"tiny-f32.cmf", "tiny-masks.cmf", "tiny-all-dtypes.cmf",
+                                 "tiny-loop.cmf", "tiny-moe.cmf"};
+    for (size_t i = 0; i < sizeof(clean) / sizeof(clean[0]); i++) {
+        notes_of(clean[i], list);
+        assert_string_equal(list, "");
+    }
+}
+
 /* One good file: opens, is listed as the JSON says, and verify finds nothing. */
 static void check_good(const char *cmf, const csn_jval *want) {
     char path[512];
@@ -243,6 +282,7 @@ int main(void) {
         GOOD("odd-no-hashes-flags-trailing"),
         GOOD("odd-no-tensors"),
         GOOD("odd-section-order"),
+        {"notes flags, feature bits and stray bytes", what_is_odd_is_noted, NULL, NULL, NULL},
         {"opens each shard (CMF 10)", good_shards, NULL, NULL, NULL},
         {"refuses partly overlapping payloads (CMF 3)", overlapping_payloads_are_refused, NULL,
          NULL, NULL},
