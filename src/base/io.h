@@ -20,6 +20,13 @@ typedef struct csn_file_stamp {
     int64_t modified_ns, changed_ns; /* times of the last change: content; content or attributes */
 } csn_file_stamp;
 
+/* How csn_file_ops.hold holds a file. */
+typedef enum csn_hold {
+    CSN_HOLD_NONE,   /* gives it up */
+    CSN_HOLD_SHARED, /* beside other shared ones */
+    CSN_HOLD_EXCLUSIVE
+} csn_hold;
+
 typedef struct csn_file_ops {
     /* Reads or writes up to n bytes at off; *ret_n = how many (0 = end of file). */
     caisson_status (*read)(csn_file *f, uint64_t off, void *buf, size_t n, size_t *ret_n,
@@ -34,6 +41,11 @@ typedef struct csn_file_ops {
      * ends. *ret_is_ours false: somebody else holds it, or its path names another file by now.
      * Where the file system knows no locks everybody is told true. */
     caisson_status (*lock)(csn_file *f, bool *ret_is_ours, caisson_error *err);
+    /* Between those who hold the file, shared or exclusive: waits for its turn. Apart from `lock`,
+     * which a writer keeps for as long as it works; this is for the moment in which a reader reads,
+     * or a writer writes, the few bytes that say where all others are. Where the file system knows
+     * no such locks nobody waits. */
+    void (*hold)(csn_file *f, csn_hold how);
     /* Maps [0, size) read-only. */
     caisson_status (*map)(csn_file *f, uint64_t size, const uint8_t **ret, caisson_error *err);
     void (*unmap)(csn_file *f, const uint8_t *p, uint64_t size);

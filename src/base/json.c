@@ -484,6 +484,12 @@ void csn_jw_null(csn_jw *w) {
     put_scalar(w, "null", 4);
 }
 
+void csn_jw_json(csn_jw *w, csn_str json) {
+    separate(w);
+    put(w, json.ptr, json.len);
+    w->need_comma = true;
+}
+
 void csn_jw_value(csn_jw *w, const csn_jval *v) {
     switch (csn_jval_kind(v)) {
     case CSN_JSON_STRING: {

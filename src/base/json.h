@@ -83,6 +83,7 @@ void csn_jw_f64(csn_jw *w, double v); /* shortest text that reads back equal; in
 void csn_jw_f32(csn_jw *w, float v);  /* shortest text that reads back equal as f32 */
 void csn_jw_bool(csn_jw *w, bool v);
 void csn_jw_null(csn_jw *w);
+void csn_jw_json(csn_jw *w, csn_str json);       /* text that is one JSON value already */
 void csn_jw_value(csn_jw *w, const csn_jval *v); /* a parsed value, copied whole, key order kept */
 caisson_status csn_jw_end(csn_jw *w);            /* the first failure, or OK */
 

@@ -118,6 +118,22 @@ static caisson_status os_lock(csn_file *f, bool *ret_is_ours, caisson_error *err
     return CAISSON_OK;
 }
 
+/* A lock of byte ranges that belongs to the open file, as flock does; both can be held at once. */
+static void os_hold(csn_file *f, csn_hold how) {
+#ifdef F_OFD_SETLKW
+    static const short types[] = {
+        [CSN_HOLD_NONE] = F_UNLCK, [CSN_HOLD_SHARED] = F_RDLCK, [CSN_HOLD_EXCLUSIVE] = F_WRLCK};
+    struct flock all = {.l_type = types[how], .l_whence = SEEK_SET};
+    int rc;
+    do {
+        rc = fcntl(((os_file *)f)->fd, F_OFD_SETLKW, &all);
+    } while (rc != 0 && errno == EINTR);
+#else
+    (void)f;
+    (void)how;
+#endif
+}
+
 static caisson_status os_map(csn_file *f, uint64_t size, const uint8_t **ret, caisson_error *err) {
     if (size == 0 || size > SIZE_MAX) {
         return CSN_FAIL(err, CAISSON_E_IO, .file = f->path,
@@ -149,6 +165,7 @@ static const csn_file_ops os_file_ops = {
     .truncate = os_truncate,
     .sync = os_sync,
     .lock = os_lock,
+    .hold = os_hold,
     .map = os_map,
     .unmap = os_unmap,
     .close = os_close,

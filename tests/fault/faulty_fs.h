@@ -116,6 +116,9 @@ static caisson_status faulty_lock(csn_file *f, bool *ret_is_ours, caisson_error 
     FAULTY_CHECK(((faulty_file *)f)->fs, FAULTY_LOCK, f->path);
     return faulty_inner(f)->ops->lock(faulty_inner(f), ret_is_ours, err);
 }
+static void faulty_hold(csn_file *f, csn_hold how) {
+    faulty_inner(f)->ops->hold(faulty_inner(f), how);
+}
 static caisson_status faulty_map(csn_file *f, uint64_t size, const uint8_t **ret,
                                  caisson_error *err) {
     FAULTY_CHECK(((faulty_file *)f)->fs, FAULTY_MAP, f->path);
@@ -140,6 +143,7 @@ static caisson_status faulty_open(csn_fs *fs, const char *path, csn_open_mode mo
         .truncate = faulty_truncate,
         .sync = faulty_sync,
         .lock = faulty_lock,
+        .hold = faulty_hold,
         .map = faulty_map,
         .unmap = faulty_unmap,
         .close = faulty_close,

@@ -151,6 +151,13 @@ caisson_status csn_cmf_find_skill(const csn_cmf *c, csn_str id, const csn_cmf_sk
  * csn_arch_write, quant_type replaced when `quant_type` is not empty, `section_hashes` and the
  * digests left out (the writer fills them in). */
 void csn_cmf_header_write(const csn_cmf *c, csn_str quant_type, csn_jw *w);
+/* The same with any keys of the top level replaced, added or left out. */
+typedef struct csn_cmf_header_edit {
+    const char *key;
+    csn_str json; /* its value as JSON text; empty = the key is left out */
+} csn_cmf_header_edit;
+void csn_cmf_header_edit_write(const csn_cmf *c, const csn_cmf_header_edit *edits, size_t n,
+                               csn_jw *w);
 
 /* Checks every hash and digest of an open file; never stops at the first. Parts that open_damaged
  * told of are passed over. Each damaged part is told
@@ -219,5 +226,40 @@ caisson_status csn_cmf_writer_finish(csn_cmf_writer *w, csn_str header_json, csn
                                      caisson_error *err);
 /* Frees; without finish the partial file and journal stay for a resume, unless `discard`. */
 void csn_cmf_writer_close(csn_cmf_writer *w, bool discard);
+
+/* ---- growing a file ----
+ * What is new is written behind the end of the file, then the envelope is pointed at it. Earlier
+ * bytes never change, the envelope's 128 aside: whoever has the file open keeps seeing the model
+ * that he opened. A writer killed at any instant leaves a file that opens as before or as after.
+ * Of shards, each file grows by itself. */
+typedef struct csn_cmf_append csn_cmf_append;
+
+/* Opens the file to read and write it, and claims it: CAISSON_E_BUSY while another writer has it.
+ */
+caisson_status csn_cmf_append_begin(csn_fs *fs, const char *path, csn_cmf_append **ret,
+                                    caisson_error *err);
+/* The file as it was at the beginning; good until close. */
+const csn_cmf *csn_cmf_append_cmf(const csn_cmf_append *a);
+/* Adds a tensor behind all others, or puts it in the place of the one that has its name. Each name
+ * once. `plan` and bytes are copied. CAISSON_E_ARG: no file can hold it, or nbytes is not its size.
+ */
+caisson_status csn_cmf_append_tensor(csn_cmf_append *a, const csn_cmf_plan_tensor *plan,
+                                     const void *bytes, uint64_t nbytes, caisson_error *err);
+/* Drops the record of a tensor that the file had; its bytes stay, dead. CAISSON_E_MISSING. */
+caisson_status csn_cmf_append_remove(csn_cmf_append *a, csn_str name, caisson_error *err);
+/* The masks section as it shall be; empty = none. */
+caisson_status csn_cmf_append_masks(csn_cmf_append *a, csn_str section, caisson_error *err);
+/* The header as it shall be: what csn_cmf_header_edit_write gives. Hashes and digests are added. */
+caisson_status csn_cmf_append_header(csn_cmf_append *a, csn_str json, caisson_error *err);
+/* Writes the sections that changed, syncs, opens the result with our reader (its errors are this
+ * call's), writes the envelope, syncs. After a failure the old file is what it was, unless it was
+ * the last sync that failed: then the model is the old or the new one. Call once, then close. */
+caisson_status csn_cmf_append_commit(csn_cmf_append *a, caisson_error *err);
+/* Frees, and gives the claim up; without a commit the file gets its old length back. NULL is fine.
+ */
+void csn_cmf_append_close(csn_cmf_append *a);
+
+/* csn_cmf_open for someone who is going to replace or grow the file: claimed as above. */
+caisson_status csn_cmf_open_locked(csn_fs *fs, const char *path, csn_cmf **ret, caisson_error *err);
 
 #endif

@@ -80,6 +80,8 @@ caisson_status csn_cmf_find_stray(const csn_cmf *c, csn_cmf_stray *ret, caisson_
 caisson_status csn_cmf_parse_masks(const uint8_t *bytes, uint64_t len, const csn_arch *arch,
                                    csn_arena *arena, csn_json **ret_doc, csn_cmf_masks *ret,
                                    caisson_error *err);
+/* The feature bits that the content asks for (facts 1.3), whatever the envelope says. */
+uint32_t csn_cmf_features(const csn_cmf *c);
 caisson_status csn_cmf_check_index(const uint8_t *bytes, uint64_t len, caisson_error *err);
 
 /* 16 hex digits (at most; at least one) to a number, as the format's reference reads them. */

@@ -3,6 +3,8 @@
  * alone, and written again for a new file. */
 #include "format/cmf/cmf_internal.h"
 
+#include <stdio.h>
+
 #include "base/json_fields.h"
 #include "caisson/limits.h"
 
@@ -260,21 +262,52 @@ caisson_status csn_cmf_parse_header(csn_cmf *c, csn_str text, caisson_error *err
     return CAISSON_OK;
 }
 
-void csn_cmf_header_write(const csn_cmf *c, csn_str quant_type, csn_jw *w) {
+static const csn_cmf_header_edit *find_edit(const csn_cmf_header_edit *edits, size_t n,
+                                            csn_str key) {
+    for (size_t i = 0; i < n; i++) {
+        if (csn_str_is(key, edits[i].key)) {
+            return &edits[i];
+        }
+    }
+    return NULL;
+}
+
+void csn_cmf_header_edit_write(const csn_cmf *c, const csn_cmf_header_edit *edits, size_t n,
+                               csn_jw *w) {
     csn_jw_object(w);
     for (csn_jiter it = csn_jval_iter(c->header); csn_jiter_next(&it);) {
         if (csn_str_is(it.key, "section_hashes") || csn_str_is(it.key, CSN_CMF_TENSOR_DIGESTS) ||
             csn_str_is(it.key, CSN_CMF_SECTION_DIGESTS)) {
             continue;
         }
+        const csn_cmf_header_edit *e = find_edit(edits, n, it.key);
+        if (e != NULL && e->json.len == 0) {
+            continue;
+        }
         csn_jw_key(w, it.key);
-        if (csn_str_is(it.key, "arch")) {
+        if (e != NULL) {
+            csn_jw_json(w, e->json);
+        } else if (csn_str_is(it.key, "arch")) {
             csn_arch_write(&c->arch, w);
-        } else if (csn_str_is(it.key, "quant_type") && quant_type.len > 0) {
-            csn_jw_str(w, quant_type);
         } else {
             csn_jw_value(w, it.value);
         }
     }
+    for (size_t i = 0; i < n; i++) {
+        if (edits[i].json.len > 0 && csn_jval_get(c->header, edits[i].key) == NULL) {
+            csn_jw_key(w, csn_str_from(edits[i].key));
+            csn_jw_json(w, edits[i].json);
+        }
+    }
     csn_jw_object_end(w);
+}
+
+void csn_cmf_header_write(const csn_cmf *c, csn_str quant_type, csn_jw *w) {
+    char label[32]; /* one of the format's, which need no escape */
+    csn_cmf_header_edit edit = {.key = "quant_type"};
+    if (quant_type.len > 0 && quant_type.len < sizeof(label) - 2) {
+        int len = snprintf(label, sizeof(label), "\"%.*s\"", CSN_STR_ARGS(quant_type));
+        edit.json = csn_str_make(label, (size_t)len);
+    }
+    csn_cmf_header_edit_write(c, &edit, edit.json.len > 0, w);
 }

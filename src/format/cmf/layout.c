@@ -36,9 +36,8 @@ static caisson_status check_plan_tensor(const csn_cmf_plan_tensor *p, caisson_er
     return CAISSON_OK;
 }
 
-/* Fills tensor t for p, but for its place. */
-static caisson_status describe(const csn_cmf_plan_tensor *p, csn_arena *arena, csn_tensor *t,
-                               caisson_error *err) {
+caisson_status csn_cmf_describe(const csn_cmf_plan_tensor *p, csn_arena *arena, csn_tensor *t,
+                                caisson_error *err) {
     CSN_TRY(check_plan_tensor(p, err));
     CSN_TRY(csn_arena_str(arena, p->name, &t->name, err));
     t->dtype = p->dtype;
@@ -102,7 +101,6 @@ static uint64_t plan_id(const csn_cmf_plan *plan, const csn_cmf_layout *l) {
 caisson_status csn_cmf_layout_make(const csn_cmf_plan *plan, csn_arena *arena, csn_cmf_layout *ret,
                                    caisson_error *err) {
     csn_cmf_layout l = {0};
-    uint64_t names = 0;
     if (plan->n > CAISSON_MAX_TENSORS) {
         return CSN_FAIL(err, CAISSON_E_LIMIT, .what = "too many tensors",
                         CSN_VALUES(CAISSON_MAX_TENSORS, plan->n));
@@ -110,11 +108,10 @@ caisson_status csn_cmf_layout_make(const csn_cmf_plan *plan, csn_arena *arena, c
     CSN_TRY(CSN_ARENA_NEW(arena, plan->n, &l.dir.tensors, err));
     l.dir.n = plan->n;
     for (uint32_t i = 0; i < plan->n; i++) {
-        CSN_TRY(describe(&plan->tensors[i], arena, &l.dir.tensors[i], err));
-        names += plan->tensors[i].name.len;
+        CSN_TRY(csn_cmf_describe(&plan->tensors[i], arena, &l.dir.tensors[i], err));
     }
     CSN_TRY(csn_directory_index(&l.dir, arena, err));
-    l.dir_bytes = CSN_CMF_DIR_HEAD_BYTES + (uint64_t)plan->n * CSN_CMF_RECORD_BYTES + names;
+    l.dir_bytes = csn_cmf_directory_bytes(&l.dir);
     uint64_t head;
     if (plan->head_bytes > CAISSON_MAX_HEADER_BYTES) {
         return CSN_FAIL(err, CAISSON_E_LIMIT, .section = "header", .what = "header is too long",
@@ -152,25 +149,22 @@ caisson_status csn_cmf_layout_resize(csn_cmf_layout *l, uint32_t i, uint64_t nby
     return place(l, i, err);
 }
 
-uint32_t csn_cmf_layout_features(const csn_cmf_layout *l) {
-    uint32_t features = CSN_CMF_TENSOR_DIR;
-    for (uint32_t i = 0; i < l->dir.n; i++) {
-        int id = l->dir.tensors[i].dtype->cmf_id;
-        if (id == 9 || id == 8) { /* q8_2f, vbit; not vbit_ro (facts 1.3) */
-            features |= CSN_CMF_QUANT_2F;
-        }
+uint64_t csn_cmf_directory_bytes(const csn_directory *dir) {
+    uint64_t n = CSN_CMF_DIR_HEAD_BYTES + (uint64_t)dir->n * CSN_CMF_RECORD_BYTES;
+    for (uint32_t i = 0; i < dir->n; i++) {
+        n += dir->tensors[i].name.len; /* below 2^16 each */
     }
-    return features;
+    return n;
 }
 
-void csn_cmf_layout_directory(const csn_cmf_layout *l, uint8_t *ret) {
-    uint64_t pool_off = CSN_CMF_DIR_HEAD_BYTES + (uint64_t)l->dir.n * CSN_CMF_RECORD_BYTES;
+void csn_cmf_directory_write(const csn_directory *dir, uint64_t data_off, uint8_t *ret) {
+    uint64_t pool_off = CSN_CMF_DIR_HEAD_BYTES + (uint64_t)dir->n * CSN_CMF_RECORD_BYTES;
     uint64_t name_off = 0;
     memset(ret, 0, (size_t)pool_off);
-    csn_put64(ret, l->dir.n);
+    csn_put64(ret, dir->n);
     csn_put64(ret + 8, pool_off);
-    for (uint32_t i = 0; i < l->dir.n; i++) {
-        const csn_tensor *t = &l->dir.tensors[i];
+    for (uint32_t i = 0; i < dir->n; i++) {
+        const csn_tensor *t = &dir->tensors[i];
         uint8_t *r = ret + CSN_CMF_DIR_HEAD_BYTES + (uint64_t)i * CSN_CMF_RECORD_BYTES;
         csn_put32(r, (uint32_t)name_off);
         csn_put16(r + 4, (uint16_t)t->name.len);
@@ -179,7 +173,7 @@ void csn_cmf_layout_directory(const csn_cmf_layout *l, uint8_t *ret) {
         for (uint32_t d = 0; d < t->shape.n_dims; d++) {
             csn_put32(r + 8 + 4 * d, (uint32_t)t->shape.dim[d]);
         }
-        csn_put64(r + 32, t->offset - l->data_off);
+        csn_put64(r + 32, t->nbytes > 0 ? t->offset - data_off : 0);
         csn_put64(r + 40, t->nbytes);
         csn_put64(r + 48, t->hash);
         if (t->name.len > 0) {

@@ -22,8 +22,12 @@ caisson_status csn_cmf_layout_to_f32(csn_cmf_layout *l, uint32_t i, caisson_erro
  * number, and those behind it move; of another the plan's (ARG). BOUNDS: past 2^63. */
 caisson_status csn_cmf_layout_resize(csn_cmf_layout *l, uint32_t i, uint64_t nbytes,
                                      caisson_error *err);
-uint32_t csn_cmf_layout_features(const csn_cmf_layout *l); /* required_features */
-/* The directory section: dir_bytes bytes. */
-void csn_cmf_layout_directory(const csn_cmf_layout *l, uint8_t *ret);
+
+/* Fills t for p, but for its place: CAISSON_E_ARG for a tensor that no file can hold. */
+caisson_status csn_cmf_describe(const csn_cmf_plan_tensor *p, csn_arena *arena, csn_tensor *t,
+                                caisson_error *err);
+/* The directory section: so many bytes, and the bytes. Offsets of `dir` are absolute. */
+uint64_t csn_cmf_directory_bytes(const csn_directory *dir);
+void csn_cmf_directory_write(const csn_directory *dir, uint64_t data_off, uint8_t *ret);
 
 #endif

@@ -59,15 +59,20 @@ static caisson_status check_hash(const csn_cmf *c, int section, uint64_t stored,
 }
 
 static caisson_status open_envelope(csn_cmf *c, caisson_error *err) {
-    uint64_t size;
+    uint64_t size = 0;
     uint8_t bytes[CSN_CMF_ENVELOPE_BYTES];
-    CSN_TRY(csn_file_size(c->file, &size, err));
-    if (size < sizeof(bytes)) {
-        return CSN_FAIL(err, CAISSON_E_BOUNDS, .section = "envelope",
-                        .what = "file is too small for the envelope",
-                        CSN_VALUES(sizeof(bytes), size));
+    c->file->ops->hold(c->file, CSN_HOLD_SHARED); /* it may be growing: append.c */
+    caisson_status status = csn_file_size(c->file, &size, err);
+    if (status == CAISSON_OK && size < sizeof(bytes)) {
+        status =
+            CSN_FAIL(err, CAISSON_E_BOUNDS, .section = "envelope",
+                     .what = "file is too small for the envelope", CSN_VALUES(sizeof(bytes), size));
     }
-    CSN_TRY(csn_file_read_at(c->file, 0, bytes, sizeof(bytes), err));
+    if (status == CAISSON_OK) {
+        status = csn_file_read_at(c->file, 0, bytes, sizeof(bytes), err);
+    }
+    c->file->ops->hold(c->file, CSN_HOLD_NONE);
+    CSN_TRY(status);
     return csn_cmf_parse_envelope(bytes, size, &c->envelope, err);
 }
 

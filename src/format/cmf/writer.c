@@ -3,16 +3,16 @@
  * of all, the envelope are written when the last payload is there. What is not yet a file carries
  * the name `<path>.part`; its journal lets a killed conversion go on where the disk is sure.
  *
- * Before the rename the finished file is opened by our own reader: a header that we could not read
- * back never replaces anything. */
+ * Before the envelope is written the file is opened under it by our own reader (seal.c): a header
+ * that we could not read back never replaces anything. */
 #include <errno.h>
 
-#include "base/base64.h"
 #include "base/hash64.h"
 #include "base/size.h"
 #include "caisson/limits.h"
 #include "format/cmf/journal.h"
 #include "format/cmf/layout.h"
+#include "format/cmf/seal.h"
 
 enum {
     SYNC_BYTES = 64 << 20, /* payload bytes between two marks, if the plan does not say */
@@ -251,57 +251,6 @@ const csn_dtype *csn_cmf_writer_dtype(const csn_cmf_writer *w, uint32_t i) {
     return w->layout.dir.tensors[i].dtype;
 }
 
-/* `,"name":"base64"`; without the comma when it is the first. */
-static caisson_status put_digest(csn_buf *b, bool is_first, const char *name, const void *digest,
-                                 size_t n, caisson_error *err) {
-    CSN_TRY(csn_buf_printf(b, err, "%s\"%s\":\"", is_first ? "" : ",", name));
-    CSN_TRY(csn_base64_append(b, digest, n, err));
-    return csn_buf_char(b, '"', err);
-}
-
-/* Both keys of docs/cmf.md, "Digests". */
-static caisson_status put_digests(csn_cmf_writer *w, bool is_first, csn_str vocab, csn_str dir,
-                                  csn_buf *ret, caisson_error *err) {
-    uint8_t digest[CSN_DIGEST_BYTES];
-    uint8_t *all;
-    size_t n = w->layout.dir.n;
-    CSN_TRY(CSN_ARENA_NEW(&w->arena, n * CSN_DIGEST_BYTES, &all, err));
-    for (size_t i = 0; i < n; i++) {
-        memcpy(all + i * CSN_DIGEST_BYTES, w->done[i].digest, CSN_DIGEST_BYTES);
-    }
-    CSN_TRY(put_digest(ret, is_first, CSN_CMF_TENSOR_DIGESTS, all, n * CSN_DIGEST_BYTES, err));
-    CSN_TRY(csn_buf_str(ret, CSN_STR(",\"" CSN_CMF_SECTION_DIGESTS "\":{"), err));
-    csn_digest(dir.ptr, dir.len, digest);
-    CSN_TRY(put_digest(ret, true, "directory", digest, sizeof(digest), err));
-    if (vocab.len > 0) {
-        csn_digest(vocab.ptr, vocab.len, digest);
-        CSN_TRY(put_digest(ret, false, "vocab", digest, sizeof(digest), err));
-    }
-    return csn_buf_char(ret, '}', err);
-}
-
-/* The caller's object with the hash of the vocab section and the digests added. */
-static caisson_status finish_header(csn_cmf_writer *w, csn_str json, csn_str vocab, csn_str dir,
-                                    csn_buf *ret, caisson_error *err) {
-    while (json.len > 0 && strchr(" \t\r\n", json.ptr[json.len - 1]) != NULL) {
-        json.len--;
-    }
-    if (json.len < 2 || json.ptr[json.len - 1] != '}') {
-        return CSN_FAIL(err, CAISSON_E_ARG, .section = "header", .what = "not a JSON object");
-    }
-    CSN_TRY(csn_buf_append(ret, json.ptr, json.len - 1, err));
-    bool is_first = json.len == 2;
-    if (vocab.len > 0) {
-        char hex[20];
-        csn_hash64_hex(csn_hash64(vocab.ptr, vocab.len), hex);
-        CSN_TRY(csn_buf_printf(ret, err, "%s\"section_hashes\":{\"vocab\":\"%s\"}",
-                               is_first ? "" : ",", hex));
-        is_first = false;
-    }
-    CSN_TRY(put_digests(w, is_first, vocab, dir, ret, err));
-    return csn_buf_char(ret, '}', err);
-}
-
 static caisson_status write_zeros(csn_cmf_writer *w, uint64_t from, uint64_t to,
                                   caisson_error *err) {
     static const uint8_t zeros[ZERO_BYTES];
@@ -313,47 +262,46 @@ static caisson_status write_zeros(csn_cmf_writer *w, uint64_t from, uint64_t to,
     return CAISSON_OK;
 }
 
-/* Everything but the payloads; the envelope last, so that nothing before it makes a CMF file. */
-static caisson_status write_head(csn_cmf_writer *w, csn_str header, csn_str vocab, uint8_t *dir,
-                                 caisson_error *err) {
+/* Everything but payloads and envelope. */
+static caisson_status write_head(csn_cmf_writer *w, csn_str header, csn_str vocab, csn_str dir,
+                                 csn_cmf_envelope *e, caisson_error *err) {
     csn_cmf_layout *l = &w->layout;
-    csn_cmf_envelope e = {.required_features = csn_cmf_layout_features(l)};
-    e.off[CSN_CMF_HEADER] = CSN_CMF_ENVELOPE_BYTES;
-    e.len[CSN_CMF_HEADER] = header.len;
-    e.off[CSN_CMF_DIR] = CSN_CMF_ENVELOPE_BYTES + header.len;
-    e.len[CSN_CMF_DIR] = l->dir_bytes;
-    e.off[CSN_CMF_DATA] = l->data_off;
-    e.len[CSN_CMF_DATA] = l->data_len;
+    e->off[CSN_CMF_HEADER] = CSN_CMF_ENVELOPE_BYTES;
+    e->len[CSN_CMF_HEADER] = header.len;
+    e->off[CSN_CMF_DIR] = CSN_CMF_ENVELOPE_BYTES + header.len;
+    e->len[CSN_CMF_DIR] = dir.len;
+    e->off[CSN_CMF_DATA] = l->data_off;
+    e->len[CSN_CMF_DATA] = l->data_len;
     uint64_t data_end = l->data_off + l->data_len;
-    uint64_t head_end = e.off[CSN_CMF_DIR] + l->dir_bytes;
+    uint64_t head_end = e->off[CSN_CMF_DIR] + dir.len;
     if (head_end > l->data_off) {
-        return CSN_FAIL(
-            err, CAISSON_E_LIMIT, .section = "header",
-            .what = "header is longer than the plan reserved",
-            CSN_VALUES(l->data_off - l->dir_bytes - CSN_CMF_ENVELOPE_BYTES, header.len));
+        return CSN_FAIL(err, CAISSON_E_LIMIT, .section = "header",
+                        .what = "header is longer than the plan reserved",
+                        CSN_VALUES(l->data_off - dir.len - CSN_CMF_ENVELOPE_BYTES, header.len));
     }
     if (vocab.len > 0) {
-        e.off[CSN_CMF_VOCAB] = data_end;
-        e.len[CSN_CMF_VOCAB] = vocab.len;
+        e->off[CSN_CMF_VOCAB] = data_end;
+        e->len[CSN_CMF_VOCAB] = vocab.len;
         CSN_TRY(csn_file_write_at(w->file, data_end, vocab.ptr, vocab.len, err));
     }
-    CSN_TRY(csn_file_write_at(w->file, e.off[CSN_CMF_HEADER], header.ptr, header.len, err));
-    CSN_TRY(csn_file_write_at(w->file, e.off[CSN_CMF_DIR], dir, (size_t)l->dir_bytes, err));
+    CSN_TRY(csn_file_write_at(w->file, e->off[CSN_CMF_HEADER], header.ptr, header.len, err));
+    CSN_TRY(csn_file_write_at(w->file, e->off[CSN_CMF_DIR], dir.ptr, dir.len, err));
     CSN_TRY(write_zeros(w, head_end, l->data_off, err)); /* an earlier try may have left bytes */
-    CSN_TRY(w->file->ops->truncate(w->file, data_end + vocab.len, err));
-    e.header_hash = csn_hash64(header.ptr, header.len);
-    e.dir_hash = csn_hash64(dir, (size_t)l->dir_bytes);
+    e->header_hash = csn_hash64(header.ptr, header.len);
+    e->dir_hash = csn_hash64(dir.ptr, dir.len);
+    return w->file->ops->truncate(w->file, data_end + vocab.len, err);
+}
+
+/* The envelope last, so that nothing before it makes a CMF file. */
+static caisson_status write_envelope(csn_cmf_writer *w, csn_cmf_envelope *e, caisson_error *err) {
     uint8_t bytes[CSN_CMF_ENVELOPE_BYTES];
-    csn_cmf_envelope_bytes(&e, bytes);
+    CSN_TRY(csn_cmf_seal_envelope(w->file, e, bytes, err));
     CSN_TRY(csn_file_write_at(w->file, 0, bytes, sizeof(bytes), err));
     return w->file->ops->sync(w->file, err);
 }
 
-static caisson_status check_and_rename(csn_cmf_writer *w, caisson_error *err) {
-    csn_cmf *c = NULL;
+static caisson_status put_in_place(csn_cmf_writer *w, caisson_error *err) {
     caisson_error ignored;
-    CSN_TRY(csn_cmf_open(w->fs, w->part.ptr, &c, err));
-    csn_cmf_close(c);
     CSN_TRY(w->fs->ops->rename(w->fs, w->part.ptr, w->path.ptr, err));
     w->is_finished = true; /* the file is in place, whatever follows */
     csn_journal_close(&w->journal);
@@ -361,23 +309,40 @@ static caisson_status check_and_rename(csn_cmf_writer *w, caisson_error *err) {
     return w->fs->ops->sync_dir(w->fs, w->path.ptr, err);
 }
 
+/* The directory section with the hashes of what was written; their digests go into the seals. */
+static caisson_status make_directory(csn_cmf_writer *w, csn_cmf_seals *seals, csn_str *ret,
+                                     caisson_error *err) {
+    csn_directory *dir = &w->layout.dir;
+    uint8_t *bytes, *digests;
+    CSN_TRY(CSN_ARENA_NEW(&w->arena, (size_t)w->layout.dir_bytes, &bytes, err));
+    CSN_TRY(CSN_ARENA_NEW(&w->arena, (size_t)dir->n * CSN_DIGEST_BYTES, &digests, err));
+    for (uint32_t i = 0; i < dir->n; i++) {
+        dir->tensors[i].hash = w->done[i].hash;
+        memcpy(digests + (size_t)i * CSN_DIGEST_BYTES, w->done[i].digest, CSN_DIGEST_BYTES);
+    }
+    csn_cmf_directory_write(dir, w->layout.data_off, bytes);
+    *ret = csn_str_make((const char *)bytes, (size_t)w->layout.dir_bytes);
+    seals->tensor_digests = digests;
+    seals->n_tensors = dir->n;
+    return csn_cmf_seal_section(seals, CSN_CMF_DIR, *ret, &w->arena, err);
+}
+
 static caisson_status finish(csn_cmf_writer *w, csn_str header_json, csn_str vocab, csn_buf *header,
                              caisson_error *err) {
-    uint8_t *dir;
+    csn_cmf_seals seals = {0};
+    csn_cmf_envelope envelope = {0};
+    csn_str dir;
     if (w->n_done != w->layout.dir.n) {
         return CSN_FAIL(err, CAISSON_E_ARG, .what = "tensors of the plan are missing",
                         CSN_VALUES(w->layout.dir.n, w->n_done));
     }
-    CSN_TRY(CSN_ARENA_NEW(&w->arena, (size_t)w->layout.dir_bytes, &dir, err));
-    for (uint32_t i = 0; i < w->layout.dir.n; i++) {
-        w->layout.dir.tensors[i].hash = w->done[i].hash;
-    }
-    csn_cmf_layout_directory(&w->layout, dir);
-    csn_str dir_text = csn_str_make((const char *)dir, (size_t)w->layout.dir_bytes);
-    CSN_TRY(finish_header(w, header_json, vocab, dir_text, header, err));
+    CSN_TRY(make_directory(w, &seals, &dir, err));
+    CSN_TRY(csn_cmf_seal_section(&seals, CSN_CMF_VOCAB, vocab, &w->arena, err));
+    CSN_TRY(csn_cmf_seal_header(header_json, &seals, header, err));
     CSN_TRY(mark(w, err));
-    CSN_TRY(write_head(w, csn_buf_view(header), vocab, dir, err));
-    return check_and_rename(w, err);
+    CSN_TRY(write_head(w, csn_buf_view(header), vocab, dir, &envelope, err));
+    CSN_TRY(write_envelope(w, &envelope, err));
+    return put_in_place(w, err);
 }
 
 caisson_status csn_cmf_writer_finish(csn_cmf_writer *w, csn_str header_json, csn_str vocab,
