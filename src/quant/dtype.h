@@ -73,10 +73,11 @@ struct csn_dtype {
      * size overflows. NULL: payload-dependent (any size passes here; `check` decides). */
     caisson_status (*nbytes)(const csn_shape *shape, uint64_t *ret, caisson_error *err);
     /* Offsets, codes and counts inside the payload. NULL = every bit pattern is valid. Called once
-     * at open, for payload-dependent dtypes only where facts 1.5 asks for it. `data` holds the
-     * first check_bytes(shape, nbytes) bytes of the payload of nbytes (<= nbytes; NULL: all). */
+     * at open. `data` holds what it looks at of a payload of nbytes: from byte check_from(shape,
+     * nbytes) on (NULL: 0), check_bytes(shape, nbytes) bytes (NULL: to the end). */
     caisson_status (*check)(const csn_shape *shape, const uint8_t *data, uint64_t nbytes,
                             caisson_error *err);
+    uint64_t (*check_from)(const csn_shape *shape, uint64_t nbytes);
     uint64_t (*check_bytes)(const csn_shape *shape, uint64_t nbytes);
     /* f32 values of the flattened elements [i0, i0 + n), any i0; bit-exact to the reference's
      * decoder. NULL: opens, verifies and lists, but cannot be decoded or run by this build. */

@@ -14,16 +14,22 @@
 #include "quant/exp2_half.h"
 #include "quant/quant_internal.h"
 
-static caisson_status q4tp_nbytes(const csn_shape *shape, uint64_t *ret, caisson_error *err) {
-    CSN_TRY(csn_shape_need_groups(shape, "q4tp needs whole groups of 32", err));
+caisson_status csn_ladder_nbytes(const csn_shape *shape, const char *what, uint64_t group_bytes,
+                                 uint64_t *ret, caisson_error *err) {
+    CSN_TRY(csn_shape_need_groups(shape, what, err));
     uint64_t rows = shape->dim[0];
     uint64_t gpr = shape->dim[1] / CSN_GROUP;
-    uint64_t row_bytes; /* gpr <= 2^59: 16 * gpr + 4 + 5 * gpr / 8 cannot wrap before gpr * 16 */
-    return csn_mul(gpr, 16, &row_bytes) && csn_add(row_bytes, 4 + gpr / 8 * 5, &row_bytes) &&
+    uint64_t row_bytes; /* gpr <= 2^59: group_bytes * gpr + 4 + 5 * gpr / 8 cannot wrap before it */
+    return csn_mul(gpr, group_bytes, &row_bytes) &&
+                   csn_add(row_bytes, 4 + gpr / 8 * 5, &row_bytes) &&
                    csn_add(row_bytes, (gpr % 8 * 5 + 7) / 8, &row_bytes) &&
                    csn_mul(rows, row_bytes, ret)
                ? CAISSON_OK
                : csn_fail_nbytes(err);
+}
+
+static caisson_status q4tp_nbytes(const csn_shape *shape, uint64_t *ret, caisson_error *err) {
+    return csn_ladder_nbytes(shape, "q4tp needs whole groups of 32", 16, ret, err);
 }
 
 void csn_q4tp_ladder(uint16_t lo, uint16_t step, float t[CSN_Q4TP_RUNGS]) {
@@ -32,10 +38,6 @@ void csn_q4tp_ladder(uint16_t lo, uint16_t step, float t[CSN_Q4TP_RUNGS]) {
     for (int c = 1; c < CSN_Q4TP_RUNGS; c++) {
         t[c] = t[c - 1] * ratio;
     }
-}
-
-static uint64_t code_bytes(uint64_t gpr) {
-    return (5 * gpr + 7) / 8;
 }
 
 static void q4tp_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out) {
@@ -53,7 +55,7 @@ static void q4tp_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out
             csn_q4tp_ladder(csn_load16(params + 4 * row), csn_load16(params + 4 * row + 2), t);
             t_row = row;
         }
-        float s = t[csn_q4tp_code(codes + row * code_bytes(gpr), g - row * gpr)];
+        float s = t[csn_q4tp_code(codes + row * csn_q4tp_code_bytes(gpr), g - row * gpr)];
         for (; i0 < stop; i0++) {
             *out++ = csn_nibble(m->data + 16 * g, (unsigned)(i0 % CSN_GROUP)) * s;
         }
@@ -139,7 +141,7 @@ static void encode_row(csn_encode_job *job, uint64_t row) {
     const float *x = job->x + row * job->cols;
     uint8_t *nibbles = job->out + row * gpr * 16;
     uint8_t *params = job->out + job->rows * gpr * 16 + 4 * row;
-    uint8_t *codes = job->out + job->rows * (gpr * 16 + 4) + row * code_bytes(gpr);
+    uint8_t *codes = job->out + job->rows * (gpr * 16 + 4) + row * csn_q4tp_code_bytes(gpr);
     float lo = -14.0f; /* log2 of the scale of an all-zero group */
     float hi = -14.0f;
     bool has_live = false;
@@ -163,7 +165,7 @@ static void encode_row(csn_encode_job *job, uint64_t row) {
     csn_store16(params + 2, step16);
     float t[CSN_Q4TP_RUNGS];
     csn_q4tp_ladder(lo16, step16, t);
-    memset(codes, 0, code_bytes(gpr));
+    memset(codes, 0, csn_q4tp_code_bytes(gpr));
     for (uint64_t g = 0; g < gpr; g++) {
         const float *xg = x + g * CSN_GROUP;
         float a = csn_absmax(xg, CSN_GROUP);

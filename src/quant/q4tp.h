@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scale ladder of q4tp rows, for the decoder and for kernels (facts 4.11). */
+/* The scale ladder of q4tp and q2tp rows, for decoders and for kernels (facts 4.11, 4.12). */
 #ifndef CSN_QUANT_Q4TP_H
 #define CSN_QUANT_Q4TP_H
 
@@ -10,6 +10,13 @@ enum { CSN_Q4TP_RUNGS = 32 };
 /* t[0] = exp2(lo), t[c] = t[c - 1] * exp2(step) in f32: the sequential product is the definition.
  * lo, step: the row's f16 parameters. Same bits on every machine. */
 void csn_q4tp_ladder(uint16_t lo, uint16_t step, float t[CSN_Q4TP_RUNGS]);
+/* q2tp: rung 0 is 0, rung c is t[c - 1] of the same ladder. */
+void csn_q2tp_ladder(uint16_t lo, uint16_t step, float t[CSN_Q4TP_RUNGS]);
+
+/* Bytes of the codes of a row of gpr groups. */
+static inline uint64_t csn_q4tp_code_bytes(uint64_t gpr) {
+    return (5 * gpr + 7) / 8;
+}
 
 /* Code of group g of a row whose code bytes begin at p: 5 bits, LSB first, at bit 5 * g. Reads the
  * second byte only when the code reaches into it. */

@@ -43,6 +43,10 @@ static inline void csn_store16(uint8_t *p, uint16_t v) {
     p[0] = (uint8_t)v;
     p[1] = (uint8_t)(v >> 8);
 }
+static inline void csn_store32(uint8_t *p, uint32_t v) {
+    csn_store16(p, (uint16_t)v);
+    csn_store16(p + 2, (uint16_t)(v >> 16));
+}
 
 /* Round half to even; |x| < 2^22. Adding 1.5 * 2^23 leaves no fraction bits, so the hardware's
  * rounding does the work, without a call on CPUs that lack a rounding instruction. */
@@ -83,6 +87,9 @@ caisson_status csn_shape_count_or_fail(const csn_shape *s, uint64_t *ret, caisso
 caisson_status csn_fail_nbytes(caisson_error *err);
 /* BOUNDS unless the shape is [rows, cols] with cols % 32 == 0. */
 caisson_status csn_shape_need_groups(const csn_shape *s, const char *what, caisson_error *err);
+/* Size of q4tp and q2tp, which differ in the bytes of a group's codes. */
+caisson_status csn_ladder_nbytes(const csn_shape *shape, const char *what, uint64_t group_bytes,
+                                 uint64_t *ret, caisson_error *err);
 
 /* A job of an encoder: units [u0, u1) of work; sets *inf when a stored f16 became infinite. */
 typedef struct csn_encode_job {

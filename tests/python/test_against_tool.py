@@ -81,7 +81,8 @@ def same_values(self, path, name, tensor):
     self.assertTrue(support.same_bits(np.ascontiguousarray(theirs), tensor.values()), name)
 
 
-SHAPES = ((1, 32), (3, 64), (7, 96), (2, 1056))
+SHAPES = ((1, 32), (3, 64), (7, 96), (2, 1056), (33, 32), (1, 2080), (5, 256), (16, 288), (4, 576),
+          (2, 4128))
 
 
 def random_payload(dtype, shape, rng):
@@ -100,8 +101,8 @@ def random_payload(dtype, shape, rng):
     if dtype == "q1t":
         counts = rng.integers(0, 4, rows)
         row_ptr = np.concatenate([[0], np.cumsum(counts)]).astype("<u4").tobytes()
-        entries = b"".join(np.sort(rng.choice(cols, n, replace=False)).astype("<u2")[i].tobytes()
-                           + rng.bytes(2) for n in counts for i in range(n))
+        entries = b"".join(col.tobytes() + rng.bytes(2) for n in counts
+                           for col in np.sort(rng.choice(cols, n, replace=False)).astype("<u2"))
         return rng.bytes(9 * groups) + row_ptr + entries
     return rng.bytes(BY_NAME[dtype].nbytes(shape))
 

@@ -22,6 +22,10 @@ typedef struct golden_case {
     const float *decoded;
     uint64_t n;       /* elements */
     bool rung_search; /* q4tp */
+    float mean_bits;  /* vbit, vbit_ro; else 0 */
+    float keep;       /* q1s, q1t: as in csn_encode_options; else 0 */
+    const float *col_rms;
+    bool diffuses; /* q1: the error is carried along a row */
     uint64_t hash;
 } golden_case;
 
@@ -46,6 +50,18 @@ static const void *golden_bytes(const golden_file *g, const csn_jval *tensor, ui
     }
     *ret_n = at[1] - at[0];
     return tensor == NULL ? NULL : g->bytes.ptr + head + at[0];
+}
+
+/* The number behind `key` in a case's parameters, or 0. */
+static float golden_number(csn_str params, const char *key) {
+    size_t at = csn_str_find(params, csn_str_from(key), 0);
+    char number[32];
+    if (at == SIZE_MAX) {
+        return 0;
+    }
+    at += strlen(key);
+    snprintf(number, sizeof(number), "%.*s", (int)(params.len - at), params.ptr + at);
+    return strtof(number, NULL);
 }
 
 /* Aborts the test program on any trouble: the data is ours. */
@@ -86,6 +102,13 @@ static golden_file golden_open(const char *path) {
         c->input = golden_bytes(&g, golden_part(root, c->name, "input"), 8 + k, &n);
         csn_jval_str(golden_part(meta, c->name, "params"), &s);
         c->rung_search = csn_str_find(s, CSN_STR("\"rung_search\": false"), 0) == SIZE_MAX;
+        c->diffuses = csn_str_find(s, CSN_STR("\"error_diffusion\": true"), 0) != SIZE_MAX;
+        c->mean_bits = golden_number(s, "\"mean_bits\": ");
+        c->keep = golden_number(s, "\"keep\": ") + golden_number(s, "\"outlier_fraction\": ");
+        if (c->keep == 0 && strstr(path, "q1s") != NULL) {
+            c->keep = -1;
+        }
+        c->col_rms = golden_bytes(&g, golden_part(root, c->name, "act_rms"), 8 + k, &n);
         csn_jval_str(golden_part(meta, c->name, "hash64"), &s);
         char hex[32];
         snprintf(hex, sizeof(hex), "%.*s", CSN_STR_ARGS(s));

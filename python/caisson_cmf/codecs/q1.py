@@ -47,6 +47,7 @@ def q1s_check(payload, shape):
     if index.size and index.max() >= elements(shape):
         raise Refused("index of an outlier is outside of the tensor",
                       want="< %d" % elements(shape), got=int(index.max()))
+    _need_rising(index.astype(np.int64), "indices of outliers do not rise")
 
 
 def q1s_decode(payload, shape):
@@ -55,6 +56,13 @@ def q1s_decode(payload, shape):
     entries = payload[tiles + 4 :].view(FLAT_ENTRY)
     values[entries["index"]] = entries["value"].astype(np.float32)
     return values
+
+
+def _need_rising(index, what):
+    backwards = np.flatnonzero(np.diff(index) <= 0)
+    if backwards.size:
+        at = int(backwards[0])
+        raise Refused(what, want="> %d" % index[at], got=int(index[at + 1]))
 
 
 def q1t_check(payload, shape):
@@ -80,6 +88,8 @@ def q1t_check(payload, shape):
     if col.size and col.max() >= cols:
         raise Refused("column of an outlier is outside of its row", want="< %d" % cols,
                       got=int(col.max()))
+    row = np.repeat(np.arange(rows), np.diff(row_ptr))
+    _need_rising(row * cols + col, "columns of a row's outliers do not rise")
 
 
 def q1t_decode(payload, shape):

@@ -48,15 +48,16 @@ static caisson_status read_record(csn_cmf *c, const uint8_t *r, uint32_t i, cons
     return CAISSON_OK;
 }
 
-/* The leading bytes of a payload whose length depends on them (vbit, vbit_ro). */
+/* The bytes that a payload says its own size in: widths, offsets, outliers. */
 static caisson_status check_payload(const csn_cmf *c, const csn_tensor *t, caisson_error *err) {
-    uint64_t n =
-        t->dtype->check_bytes != NULL ? t->dtype->check_bytes(&t->shape, t->nbytes) : t->nbytes;
+    const csn_dtype *d = t->dtype;
+    uint64_t from = d->check_from != NULL ? d->check_from(&t->shape, t->nbytes) : 0;
+    uint64_t n = d->check_bytes != NULL ? d->check_bytes(&t->shape, t->nbytes) : t->nbytes - from;
     void *bytes = NULL;
     CSN_TRY(csn_alloc_aligned(n, &bytes, err)); /* n <= nbytes, which lies inside the file */
-    caisson_status status = csn_file_read_at(c->file, t->offset, bytes, n, err);
+    caisson_status status = csn_file_read_at(c->file, t->offset + from, bytes, n, err);
     if (status == CAISSON_OK) {
-        status = t->dtype->check(&t->shape, bytes, t->nbytes, err);
+        status = d->check(&t->shape, bytes, t->nbytes, err);
     }
     csn_free_aligned(bytes);
     return status;

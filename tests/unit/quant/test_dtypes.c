@@ -192,7 +192,10 @@ static void encoders_split_without_a_trace(void **state) {
                 {"q8_2f", 0.0035f, 0.0035f},
                 {"q4_block", 0.0225f, 0.045f},
                 {"q4_tiled", 0.0225f, 0.045f},
-                {"q4tp", 0.026f, 0.045f}};
+                {"q4tp", 0.026f, 0.045f},
+                {"q1", 0.2f, 0.2f},
+                {"q1s", 0.7f, 0.2f},
+                {"q1t", 0.2f, 0.2f}};
     enum { ROWS = 300, COLS = 160 };
     csn_shape s = {.n_dims = 2, .dim = {ROWS, COLS}};
     float *x = malloc(ROWS * COLS * sizeof(float));
@@ -211,7 +214,8 @@ static void encoders_split_without_a_trace(void **state) {
 
 static void what_f16_cannot_hold_is_told(void **state) {
     (void)state;
-    static const char *const names[] = {"f16", "q8_row", "q8_2f", "q4_block", "q4_tiled", "q4tp"};
+    static const char *const names[] = {"f16",  "q8_row", "q8_2f", "q4_block", "q4_tiled",
+                                        "q4tp", "q1",     "q1s",   "q1t"};
     float x[64] = {0};
     csn_buf out = CSN_BUF_INIT(512);
     csn_shape s = {.n_dims = 2, .dim = {2, 32}};
@@ -228,12 +232,12 @@ static void what_f16_cannot_hold_is_told(void **state) {
 
 static void shapes_without_whole_groups_are_refused(void **state) {
     (void)state;
-    static const char *const names[] = {"q4_tiled", "q4tp"};
+    static const char *const names[] = {"q4_tiled", "q4tp", "q1", "q1s", "q1t"};
     float x[64] = {0};
     csn_buf out = CSN_BUF_INIT(512);
     csn_shape s = {.n_dims = 2, .dim = {1, 33}};
     caisson_error err;
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const csn_dtype *d = csn_dtype_by_name(csn_str_from(names[i]));
         ASSERT_STATUS(d->encode(x, &s, &(csn_encode_options){0}, NULL, &out, &err),
                       CAISSON_E_BOUNDS);
