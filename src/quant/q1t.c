@@ -26,7 +26,7 @@ static caisson_status head_bytes(const csn_shape *shape, uint64_t *ret_tiles, ui
         return CSN_FAIL(err, CAISSON_E_BOUNDS, .what = "more columns than a u16 of q1t can say",
                         CSN_VALUES(MOST_COLS, shape->dim[1]));
     }
-    uint64_t tiles;
+    uint64_t tiles = 0;
     uint64_t pointers;
     if (!csn_mul(shape->dim[0], shape->dim[1] / CSN_GROUP * CSN_Q1T_TILE, &tiles) ||
         !csn_add(shape->dim[0], 1, &pointers) || !csn_mul(pointers, 4, &pointers) ||
@@ -58,8 +58,8 @@ static caisson_status check_row(const uint8_t *entries, uint64_t n, uint64_t col
 
 static caisson_status q1t_check(const csn_shape *shape, const uint8_t *overlay, uint64_t nbytes,
                                 caisson_error *err) {
-    uint64_t tiles;
-    uint64_t head;
+    uint64_t tiles = 0;
+    uint64_t head = 0;
     CSN_TRY(head_bytes(shape, &tiles, &head, err));
     if (nbytes < head) {
         return CSN_FAIL(err, CAISSON_E_BOUNDS, .what = "payload ends before the row pointers do",
@@ -94,8 +94,8 @@ static caisson_status q1t_check(const csn_shape *shape, const uint8_t *overlay, 
 }
 
 static uint64_t q1t_check_from(const csn_shape *shape, uint64_t nbytes) {
-    uint64_t tiles;
-    uint64_t head;
+    uint64_t tiles = 0;
+    uint64_t head = 0;
     caisson_error e;
     return head_bytes(shape, &tiles, &head, &e) == CAISSON_OK && tiles < nbytes ? tiles : nbytes;
 }
@@ -328,7 +328,7 @@ static void encode_rows(csn_encode_job *job, uint64_t r0, uint64_t r1) {
 /* Bytes of a payload with n_outliers; row pointers are u32. */
 static caisson_status whole_bytes(const csn_shape *shape, uint64_t n_outliers, uint64_t *ret_tiles,
                                   uint64_t *ret, caisson_error *err) {
-    uint64_t head;
+    uint64_t head = 0;
     CSN_TRY(head_bytes(shape, ret_tiles, &head, err));
     if (n_outliers > UINT32_MAX) {
         return CSN_FAIL(err, CAISSON_E_BOUNDS,
@@ -341,7 +341,7 @@ static caisson_status whole_bytes(const csn_shape *shape, uint64_t n_outliers, u
 static caisson_status q1t_about(const csn_shape *shape, const csn_encode_options *options,
                                 uint64_t *ret, caisson_error *err) {
     uint64_t n;
-    uint64_t tiles;
+    uint64_t tiles = 0;
     CSN_TRY(csn_shape_count_or_fail(shape, &n, err));
     return whole_bytes(shape, csn_count_outliers(options, 0, n), &tiles, ret, err);
 }
@@ -350,8 +350,8 @@ static caisson_status q1t_encode(const float *x, const csn_shape *shape,
                                  const csn_encode_options *options, csn_pool *pool, csn_buf *out,
                                  caisson_error *err) {
     uint64_t n;
-    uint64_t tiles;
-    uint64_t nbytes;
+    uint64_t tiles = 0;
+    uint64_t nbytes = 0;
     csn_encode_job job;
     csn_choice choice;
     CSN_TRY(csn_shape_count_or_fail(shape, &n, err));
