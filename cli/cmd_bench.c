@@ -196,7 +196,8 @@ const cli_command cli_cmd_bench = {
     .positionals = "MODEL",
     .min_args = 1,
     .max_args = 1,
-    .groups = {options, cli_model_options, cli_json_options, cli_common_options},
+    .groups = {options, cli_model_options, cli_signature_options, cli_verify_options,
+               cli_json_options, cli_common_options},
     .details =
         "Random tokens (always the same), an empty context for each pass; pp is a prompt "
         "evaluated in batches of -ub, tg is decoding one token at a time, and they are "

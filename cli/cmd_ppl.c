@@ -286,7 +286,8 @@ const cli_command cli_cmd_ppl = {
     .positionals = "MODEL FILE",
     .min_args = 2,
     .max_args = 2,
-    .groups = {options, cli_model_options, cli_json_options, cli_common_options},
+    .groups = {options, cli_model_options, cli_signature_options, cli_verify_options,
+               cli_json_options, cli_common_options},
     .details =
         "The text (- is standard input) is tokenised as plain text and cut into windows of "
         "the context (-c, here 512 by default) that do not overlap. If the tokenizer has a "

@@ -94,6 +94,18 @@ class Sign(tool.Case):
         self.assertEqual(self.run_model("--require-signature", self.path("none")).rc, FAILED)
         self.assertEqual(self.run_model("--require-signature").rc, USAGE)
 
+    def test_every_command_that_runs_a_model_wants_it(self):
+        with open(self.path("t.txt"), "w") as f:
+            f.write("a text of some tokens to be scored")
+        commands = (["eval", self.model, "--tokens", "1,2"], ["ppl", self.model, self.path("t.txt")],
+                    ["bench", self.model, "-p", 2, "-n", 1, "-r", 1])
+        for c in commands:
+            r = self.fails(FAILED, *c, "--require-signature", self.public)
+            self.assertIn("no signature", r.err)
+        self.sign()
+        for c in commands:
+            self.ok(*c, "--require-signature", self.public, "--verify")
+
     def test_a_tokenizer_beside_the_file_is_not_signed(self):
         source = os.path.join(tool.ROOT, "tests/golden/families/gemma")
         os.mkdir(self.path("hf"))
