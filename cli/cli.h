@@ -48,7 +48,7 @@ typedef struct cli_value {
 
 #define CLI_SIGNING_KEY "caisson-signing.key" /* the secret key, unless another is named */
 
-enum { CLI_MAX_GROUPS = 8, CLI_MAX_OPTIONS = 64 };
+enum { CLI_MAX_GROUPS = 10, CLI_MAX_OPTIONS = 64 };
 
 struct cli_args;
 
@@ -83,7 +83,8 @@ void cli_args_done(cli_args *args);
 
 /* Options of the command, by name; one that its tables lack counts as not given. */
 const cli_value *cli_get(const cli_args *args, const char *name);
-bool cli_has(const cli_args *args, const char *name); /* given on the command line */
+bool cli_knows(const cli_args *args, const char *name); /* the command's tables have it */
+bool cli_has(const cli_args *args, const char *name);   /* given on the command line */
 int64_t cli_int(const cli_args *args, const char *name, int64_t otherwise);
 double cli_real(const cli_args *args, const char *name, double otherwise);
 const char *cli_text(const cli_args *args, const char *name, const char *otherwise);

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "commands.h"
 #include "open.h"
+#include "skills.h"
 #include "term.h"
 
 enum { MAX_PROMPT = 64 << 20, MAX_JSON = 1 << 30 };
@@ -16,6 +17,8 @@ enum { MAX_PROMPT = 64 << 20, MAX_JSON = 1 << 30 };
 typedef struct job {
     const cli_args *args;
     bool json, colour;
+    const char *prompt; /* [n_prompt] as given */
+    size_t n_prompt;
     csn_buf text; /* --json: the whole answer */
     caisson_error err;
     caisson_status status;
@@ -201,6 +204,11 @@ static int generate(job *j, caisson_model *model, const caisson_ids *ids, double
     if (rc != CLI_OK) {
         return rc;
     }
+    rc = cli_apply_skills(args, model, session, j->prompt, j->n_prompt);
+    if (rc != CLI_OK) {
+        caisson_session_free(session);
+        return rc;
+    }
     load_s += (double)(csn_now_ns() - t0) * 1e-9;
     const cli_value *stop = cli_get(args, "stop");
     int64_t n = cli_int(args, "n-predict", -1);
@@ -256,7 +264,11 @@ static int run(const cli_args *args) {
     if (rc != CLI_OK || text == NULL) {
         return rc;
     }
-    job j = {.args = args, .json = cli_has(args, "json"), .text = CSN_BUF_INIT(MAX_JSON)};
+    job j = {.args = args,
+             .json = cli_has(args, "json"),
+             .prompt = text,
+             .n_prompt = n,
+             .text = CSN_BUF_INIT(MAX_JSON)};
     j.colour = !j.json && (cli_has(args, "color") || cli_has_colour(stdout));
     j.start_ns = csn_now_ns();
     caisson_model *model;
@@ -317,8 +329,8 @@ const cli_command cli_cmd_run = {
     .positionals = "MODEL [PROMPT]",
     .min_args = 1,
     .max_args = 2,
-    .groups = {options, cli_sampling_options, cli_model_options, cli_signature_options,
-               cli_verify_options, cli_json_options, cli_common_options},
+    .groups = {options, cli_blend_options, cli_sampling_options, cli_model_options,
+               cli_signature_options, cli_verify_options, cli_json_options, cli_common_options},
     .details = "The prompt is an argument, -p, -f, or comes through a pipe. It is put into the "
                "model's chat template (ChatML, with a warning, if the file has none) as a user "
                "message; --raw continues the text as it is. The answer streams to standard output, "

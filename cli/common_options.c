@@ -107,8 +107,8 @@ const cli_option cli_model_options[] = {
     {.name = "skill",
      .kind = CLI_TEXT,
      .value = "ID",
-     .help = "Run with this skill of the file in place of the backbone's tensors (caisson info "
-             "lists them)",
+     .help = "Run with this skill of the file in place of the base's tensors (caisson skill list "
+             "FILE); run also knows auto, the one that is nearest to the prompt",
      .by_default = "none"},
     {.name = "task",
      .kind = CLI_TEXT,

@@ -285,6 +285,9 @@ caisson_session_options cli_session_options(const cli_args *args, caisson_comput
     const char *mode = cli_text(args, "compute", NULL);
     const char *task = cli_text(args, "task", NULL);
     const char *skill = cli_text(args, "skill", NULL);
+    /* auto is decided with the prompt (skills.c), by the commands that have --blend */
+    bool is_base = skill == NULL || strcmp(skill, "none") == 0 ||
+                   (strcmp(skill, "auto") == 0 && cli_knows(args, "blend"));
     if (mode != NULL) {
         compute = strcmp(mode, "f32") == 0 ? CAISSON_COMPUTE_F32 : CAISSON_COMPUTE_INT8;
     }
@@ -297,7 +300,7 @@ caisson_session_options cli_session_options(const cli_args *args, caisson_comput
         .type_k = kv_type(cli_text(args, "cache-type-k", "f16")),
         .type_v = kv_type(cli_text(args, "cache-type-v", "f16")),
         .task = task != NULL && strcmp(task, "none") == 0 ? "" : task,
-        .skill = skill != NULL && strcmp(skill, "none") == 0 ? NULL : skill,
+        .skill = is_base ? NULL : skill,
     };
 }
 

@@ -215,6 +215,15 @@ const cli_value *cli_get(const cli_args *a, const char *name) {
     return &absent; /* an option that this command does not have was not given */
 }
 
+bool cli_knows(const cli_args *a, const char *name) {
+    for (size_t i = 0; i < a->n_options; i++) {
+        if (strcmp(a->options[i]->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool cli_has(const cli_args *a, const char *name) {
     return cli_get(a, name)->given;
 }

@@ -34,6 +34,44 @@ CAISSON_API caisson_status caisson_session_set_blend(caisson_session *session,
                                                      const caisson_blend_part *parts, size_t n,
                                                      caisson_error *err);
 
+/* header.calibration: a probability that is shown as confidence is the softmax of logits / this;
+ * 0 = the file has none. */
+CAISSON_API float caisson_model_temperature(const caisson_model *model);
+
+typedef struct caisson_skill_score {
+    const char *skill; /* id, [skill_n], good as long as the model */
+    size_t skill_n;
+    double raw;   /* squared distance of phi from the skill's subspace: the smallest wins */
+    double error; /* E = raw / |phi|^2 */
+    double p;     /* of a calibrated file: softmax(-raw / temperature); else 0 */
+} caisson_skill_score;
+
+typedef struct caisson_route {
+    caisson_skill_score *scores; /* [n] skills that describe their prompts, the winner first */
+    size_t n;                    /* 0: the file has none */
+    bool is_novel;      /* the prompt is like none of them: E above 0.30, or of a calibrated file
+                           novelty above its threshold */
+    bool is_calibrated; /* the file has `routing`: the two figures below are there */
+    double margin, novelty;
+} caisson_route;
+
+typedef struct caisson_route_options {
+    size_t struct_size; /* sizeof(caisson_route_options) */
+    uint32_t n_threads; /* 0 = all CPUs that the process may use */
+    /* Tokens done of total; false = stop. */
+    bool (*on_progress)(void *ctx, const char *stage, uint64_t done, uint64_t total);
+    void *ctx;
+} caisson_route_options;
+
+/* Which skill a prompt of n tokens (encoded without BOS: caisson_model_tokenize with flags 0)
+ * belongs to. Runs the base over it in f32 arithmetic, whatever the sessions use. *ret is the
+ * caller's (caisson_route_free). Errors: CAISSON_E_ARG, _LIMIT (a prompt longer than any context),
+ * _UNSUPPORTED (text_only), _CANCELLED, _IO, _NOMEM. */
+CAISSON_API caisson_status caisson_route_prompt(caisson_model *model, const int32_t *ids, size_t n,
+                                                const caisson_route_options *options,
+                                                caisson_route *ret, caisson_error *err);
+CAISSON_API void caisson_route_free(caisson_route *route); /* route becomes empty */
+
 #ifdef __cplusplus
 }
 #endif

@@ -63,6 +63,9 @@ caisson_status csn_api_bad_arg(caisson_error *err, const char *what);
 /* CAISSON_E_UNSUPPORTED with the sentence for a model without tokenizer. */
 caisson_status csn_api_no_tokenizer(const caisson_model *model, caisson_error *err);
 
+/* CAISSON_E_UNSUPPORTED with the sentence for a model opened with text_only. */
+caisson_status csn_api_cannot_run(const caisson_model *model, caisson_error *err);
+
 /* ---- signatures (sign.c) ---- */
 caisson_status csn_api_key(const char *hex, uint8_t ret[CSN_ED25519_KEY_BYTES], caisson_error *err);
 caisson_public_key csn_api_key_hex(const uint8_t key[CSN_ED25519_KEY_BYTES]);

@@ -42,6 +42,11 @@ caisson_status csn_api_no_tokenizer(const caisson_model *model, caisson_error *e
                     .what = "the file has no tokenizer and no tokenizer.json lies beside it");
 }
 
+caisson_status csn_api_cannot_run(const caisson_model *model, caisson_error *err) {
+    return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = model->path,
+                    .what = "the model was opened with text_only: it cannot run");
+}
+
 caisson_text csn_api_take_text(csn_buf *buf) {
     caisson_text text = {buf->ptr, buf->len};
     *buf = CSN_BUF_INIT(buf->max);

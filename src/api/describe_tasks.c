@@ -74,6 +74,18 @@ void csn_api_put_masks(csn_jw *w, const csn_cmf *c) {
     csn_jw_object_end(w);
 }
 
+static void put_selection(csn_jw *w, const csn_cmf_selection *s) {
+    if (s == NULL) {
+        csn_jw_null(w);
+        return;
+    }
+    csn_jw_object(w);
+    text(w, CSN_STR("metric"), s->is_unit ? CSN_STR("mse_unit") : CSN_STR("mse"));
+    number(w, CSN_STR("phi_layer"), s->phi_layer);
+    number(w, CSN_STR("rank"), s->rank);
+    csn_jw_object_end(w);
+}
+
 void csn_api_put_skills(csn_jw *w, const csn_cmf *c) {
     csn_jw_key(w, CSN_STR("skills"));
     csn_jw_array(w);
@@ -85,6 +97,15 @@ void csn_api_put_skills(csn_jw *w, const csn_cmf *c) {
         text(w, CSN_STR("input_mask_task"), s->input_mask_task);
         number(w, CSN_STR("tensors"), s->n_tensors);
         number(w, CSN_STR("bytes"), s->nbytes);
+        csn_jw_key(w, CSN_STR("layers"));
+        csn_jw_array(w);
+        for (csn_jiter it = csn_jval_iter(csn_jval_get(s->record, "layers"));
+             csn_jiter_next(&it);) {
+            csn_jw_value(w, it.value);
+        }
+        csn_jw_array_end(w);
+        csn_jw_key(w, CSN_STR("selection"));
+        put_selection(w, s->selection);
         csn_jw_key(w, CSN_STR("quality"));
         const csn_jval *quality = csn_jval_get(s->record, "quality");
         if (quality != NULL) {

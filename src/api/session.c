@@ -16,8 +16,7 @@ caisson_status caisson_session_new(caisson_model *model, const caisson_session_o
     CSN_API_NEED((unsigned)o.type_k <= CAISSON_KV_Q8_0 && (unsigned)o.type_v <= CAISSON_KV_Q8_0,
                  err, "unknown type of the KV cache");
     if (model->model == NULL) {
-        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = model->path,
-                        .what = "the model was opened with text_only: it cannot run");
+        return csn_api_cannot_run(model, err);
     }
     static const csn_kv_type kv[] = {
         [CAISSON_KV_DEFAULT] = CSN_KV_F16,

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Skills of a session: which one runs, or what blend. */
+/* Skills of a session (which one runs, or what blend) and the choice among them. */
 #include "caisson/skill.h"
 
 #include <math.h>
 
 #include "api_internal.h"
 #include "base/alloc.h"
+#include "engine/route.h"
 
 enum { MAX_PARTS = 1024 };
 
@@ -49,4 +50,61 @@ caisson_status caisson_session_set_blend(caisson_session *s, const caisson_blend
     caisson_status status = csn_session_set_blend(s->session, p, (uint32_t)n, err);
     csn_free(p);
     return after_switch(s, status, err);
+}
+
+float caisson_model_temperature(const caisson_model *model) {
+    return model->cmf->calibration_temperature;
+}
+
+static caisson_status take_route(const csn_route *r, caisson_route *ret, caisson_error *err) {
+    caisson_route out = {.n = r->n,
+                         .is_novel = r->is_novel,
+                         .is_calibrated = r->is_calibrated,
+                         .margin = r->margin,
+                         .novelty = r->novelty};
+    CSN_TRY(CSN_NEW(r->n, &out.scores, err));
+    for (uint32_t i = 0; i < r->n; i++) {
+        const csn_route_score *s = &r->scores[i];
+        out.scores[i] =
+            (caisson_skill_score){s->skill->id.ptr, s->skill->id.len, s->raw, s->error, s->p};
+    }
+    *ret = out;
+    return CAISSON_OK;
+}
+
+caisson_status caisson_route_prompt(caisson_model *model, const int32_t *ids, size_t n,
+                                    const caisson_route_options *options, caisson_route *ret,
+                                    caisson_error *err) {
+    CSN_API_ERR(err);
+    CSN_API_NEED(model != NULL && ids != NULL && ret != NULL && n > 0 && n <= UINT32_MAX, err,
+                 "model, ret and at least one token are needed");
+    caisson_route_options o;
+    CSN_TRY(csn_api_options(options, sizeof(o), &o, err));
+    if (model->model == NULL) {
+        return csn_api_cannot_run(model, err);
+    }
+    csn_phi *phi;
+    csn_route route = {0};
+    csn_progress progress = {o.on_progress, o.ctx};
+    CSN_TRY(csn_phi_new(model->model, (uint32_t)n, o.n_threads, &phi, err));
+    caisson_status status = csn_phi_run(phi, ids, (uint32_t)n, &progress, err);
+    if (status == CAISSON_OK) {
+        status = csn_route_make(model->model, phi, &route, err);
+    }
+    csn_phi_free(phi);
+    if (status == CAISSON_OK) {
+        status = take_route(&route, ret, err);
+    }
+    csn_route_done(&route);
+    if (status != CAISSON_OK) {
+        csn_error_file(err, model->path);
+    }
+    return status;
+}
+
+void caisson_route_free(caisson_route *r) {
+    if (r != NULL) {
+        csn_free(r->scores);
+        *r = (caisson_route){0};
+    }
 }

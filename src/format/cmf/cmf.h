@@ -75,11 +75,23 @@ typedef struct csn_cmf_masks {
     csn_str default_task; /* the mask that is active unless another is asked for */
 } csn_cmf_masks;
 
+/* How a skill is recognised (facts 10.2, 10.3): hidden states of its prompts lie near
+ * mean + span(basis). All values are finite. */
+typedef struct csn_cmf_selection {
+    bool is_unit;            /* metric mse_unit: of hidden states scaled to length 1 */
+    uint32_t phi_layer;      /* the visit of a layer behind which they are taken */
+    uint32_t rank;           /* at most hidden_size; may be 0 */
+    float *mean;             /* [hidden_size] */
+    float *basis;            /* [rank][hidden_size] orthonormal rows, which is not checked */
+    float err_mean, err_std; /* of raw errors of prompts it was fitted on; absent: 0 and 1 */
+} csn_cmf_selection;
+
 /* One record of header.skills (CMF 9, facts 10.2). Its tensors are "skill.ID.NAME". */
 typedef struct csn_cmf_skill {
-    csn_str id, name, input_mask_task; /* name, input_mask_task: empty = none */
-    const csn_jval *record;            /* NULL: only tensors tell of this skill */
-    uint64_t n_tensors, nbytes;        /* of its payloads */
+    csn_str id, name, input_mask_task;  /* name, input_mask_task: empty = none */
+    const csn_jval *record;             /* NULL: only tensors tell of this skill */
+    const csn_cmf_selection *selection; /* NULL: it cannot be routed to */
+    uint64_t n_tensors, nbytes;         /* of its payloads */
 } csn_cmf_skill;
 
 typedef struct csn_chat_bundle { /* header.tokenizer_config (facts 7.4) */
@@ -110,6 +122,8 @@ typedef struct csn_cmf {
     csn_directory dir;     /* offsets are absolute */
     csn_cmf_skill *skills; /* [n_skills]: the registry, then ids that only tensors have */
     uint32_t n_skills;
+    float routing_temperature, routing_novelty_theta; /* header.routing; 0 = absent */
+    float calibration_temperature;                    /* header.calibration; 0 = absent */
     csn_cmf_masks masks;
     csn_buf masks_section; /* what `masks` points into */
     csn_json *masks_doc;

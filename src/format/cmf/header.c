@@ -35,7 +35,7 @@ static const csn_jfield skill_fields[] = {
     CSN_JCHECK("id", CSN_JT_STR, CSN_JF_REQUIRED),
     CSN_JCHECK("name", CSN_JT_STR, CSN_JF_NULLABLE),
     CSN_JCHECK("layers", CSN_JT_ARRAY, 0),
-    CSN_JCHECK("selection", CSN_JT_OBJECT, CSN_JF_NULLABLE),
+    CSN_JCHECK("selection", CSN_JT_OBJECT, CSN_JF_NULLABLE), /* read in selection.c */
     CSN_JCHECK("input_mask_task", CSN_JT_STR, CSN_JF_NULLABLE),
     CSN_JCHECK("quality", CSN_JT_ANY, CSN_JF_NULLABLE),
     CSN_JCHECK("base_dir_hash", CSN_JT_STR, CSN_JF_NULLABLE),
@@ -44,32 +44,20 @@ static const csn_jfield skill_fields[] = {
     CSN_JCHECK("provenance", CSN_JT_ANY, CSN_JF_NULLABLE),
 };
 
-static const csn_jfield selection_fields[] = {
-    CSN_JCHECK("metric", CSN_JT_STR, CSN_JF_REQUIRED),
-    CSN_JCHECK("phi_layer", CSN_JT_U32, CSN_JF_REQUIRED),
-    CSN_JCHECK("mean", CSN_JT_STR, CSN_JF_REQUIRED),
-    CSN_JCHECK("basis", CSN_JT_STR, CSN_JF_REQUIRED),
-    CSN_JCHECK("rank", CSN_JT_U32, CSN_JF_NULLABLE), /* absent: from the bytes of basis */
-    CSN_JCHECK("err_mean", CSN_JT_F32, CSN_JF_NULLABLE),
-    CSN_JCHECK("err_std", CSN_JT_F32, CSN_JF_NULLABLE),
-    CSN_JCHECK("holdout", CSN_JT_STR, CSN_JF_NULLABLE),
-    CSN_JCHECK("holdout_n", CSN_JT_U32, CSN_JF_NULLABLE),
-};
-
 static const csn_jfield shard_fields[] = {
     CSN_JCHECK("no", CSN_JT_U32, CSN_JF_REQUIRED),
     CSN_JCHECK("count", CSN_JT_U32, CSN_JF_REQUIRED),
 };
 
 static const csn_jfield calibration_fields[] = {
-    CSN_JCHECK("temperature", CSN_JT_F32, CSN_JF_REQUIRED),
+    CSN_JFIELD(csn_cmf, calibration_temperature, "temperature", CSN_JT_F32, CSN_JF_REQUIRED),
     CSN_JCHECK("ece_before", CSN_JT_F32, CSN_JF_NULLABLE),
     CSN_JCHECK("ece_after", CSN_JT_F32, CSN_JF_NULLABLE),
 };
 
 static const csn_jfield routing_fields[] = {
-    CSN_JCHECK("temperature", CSN_JT_F32, CSN_JF_REQUIRED),
-    CSN_JCHECK("novelty_theta", CSN_JT_F32, CSN_JF_REQUIRED),
+    CSN_JFIELD(csn_cmf, routing_temperature, "temperature", CSN_JT_F32, CSN_JF_REQUIRED),
+    CSN_JFIELD(csn_cmf, routing_novelty_theta, "novelty_theta", CSN_JT_F32, CSN_JF_REQUIRED),
     CSN_JCHECK("samples", CSN_JT_U32, CSN_JF_REQUIRED),
     CSN_JCHECK("target_fpr", CSN_JT_F32, CSN_JF_REQUIRED),
 };
@@ -211,13 +199,14 @@ static caisson_status check_skills(const csn_jval *skills, caisson_error *err) {
                                         CSN_STR("integers"));
             }
         }
-        const csn_jval *s = csn_jval_get(it.value, "selection");
-        if (csn_jval_kind(s) == CSN_JSON_OBJECT) {
-            CSN_TRY(csn_jfields_read(s, selection_fields, CSN_N_FIELDS(selection_fields),
-                                     "skills.selection", NULL, NULL, err));
-        }
     }
     return CAISSON_OK;
+}
+
+static caisson_status check_temperature(float t, const char *where, caisson_error *err) {
+    return t > 0.0f ? CAISSON_OK
+                    : csn_jfields_fail(err, where, CSN_STR("temperature"), "not above 0",
+                                       CSN_STR("a positive number"));
 }
 
 static bool is_quant_type(csn_str s) {
@@ -253,11 +242,13 @@ caisson_status csn_cmf_parse_header(csn_cmf *c, csn_str text, caisson_error *err
     }
     if (h.calibration != NULL) {
         CSN_TRY(csn_jfields_read(h.calibration, calibration_fields,
-                                 CSN_N_FIELDS(calibration_fields), "calibration", NULL, NULL, err));
+                                 CSN_N_FIELDS(calibration_fields), "calibration", c, NULL, err));
+        CSN_TRY(check_temperature(c->calibration_temperature, "calibration", err));
     }
     if (h.routing != NULL) {
         CSN_TRY(csn_jfields_read(h.routing, routing_fields, CSN_N_FIELDS(routing_fields), "routing",
-                                 NULL, NULL, err));
+                                 c, NULL, err));
+        CSN_TRY(check_temperature(c->routing_temperature, "routing", err));
     }
     return CAISSON_OK;
 }

@@ -57,6 +57,35 @@ static void count_tensors(csn_cmf *c) {
     }
 }
 
+/* A record that names layers has tensors; those of a skill file bear the base's names, and those of
+ * a shard may lie in another. */
+static caisson_status check_records(const csn_cmf *c, caisson_error *err) {
+    bool is_part = csn_cmf_is_skill_file(c) ||
+                   csn_jval_kind(csn_jval_get(c->header, "shard")) == CSN_JSON_OBJECT;
+    for (uint32_t i = 0; i < c->n_skills; i++) {
+        const csn_cmf_skill *s = &c->skills[i];
+        const csn_jval *layers = csn_jval_get(s->record, "layers");
+        for (csn_jiter it = csn_jval_iter(layers); csn_jiter_next(&it);) {
+            uint64_t layer = 0; /* a number: checked with the header */
+            (void)csn_jval_u64(it.value, &layer);
+            if (layer >= c->arch.n_layers) {
+                return CSN_FAIL(err, CAISSON_E_PARSE, .section = "header", .tensor = s->id,
+                                .what = "the skill names a layer that the model does not have",
+                                CSN_VALUES(c->arch.n_layers - 1, layer));
+            }
+        }
+        /* of equal ids any one may have been counted */
+        bool is_counted = (i == 0 || !csn_str_eq(s->id, s[-1].id)) &&
+                          (i + 1 == c->n_skills || !csn_str_eq(s->id, s[1].id));
+        if (!is_part && is_counted && csn_jval_len(layers) > 0 && s->n_tensors == 0) {
+            return CSN_FAIL(err, CAISSON_E_PARSE, .section = "header", .tensor = s->id,
+                            .what = "the skill names layers, but the file has no tensor of it",
+                            CSN_VALUES(csn_jval_len(layers), 0));
+        }
+    }
+    return CAISSON_OK;
+}
+
 caisson_status csn_cmf_parse_skills(csn_cmf *c, caisson_error *err) {
     const csn_jval *registry = csn_jval_get(c->header, "skills");
     uint64_t most = csn_jval_len(registry);
@@ -71,6 +100,10 @@ caisson_status csn_cmf_parse_skills(csn_cmf *c, caisson_error *err) {
         s[n] = (csn_cmf_skill){.record = it.value};
         CSN_TRY(
             csn_jfields_read(it.value, fields, CSN_N_FIELDS(fields), "skills", &s[n], NULL, err));
+        const csn_jval *selection = csn_jval_get(it.value, "selection");
+        if (csn_jval_kind(selection) == CSN_JSON_OBJECT) {
+            CSN_TRY(csn_cmf_parse_selection(c, selection, s[n].id, &s[n].selection, err));
+        }
     }
     for (uint32_t i = 0; i < c->dir.n; i++) {
         if (id_of(c->dir.tensors[i].name, &id) && !csn_str_eq(id, last)) {
@@ -89,7 +122,7 @@ caisson_status csn_cmf_parse_skills(csn_cmf *c, caisson_error *err) {
     }
     c->skills = s;
     count_tensors(c);
-    return CAISSON_OK;
+    return check_records(c, err);
 }
 
 bool csn_cmf_is_skill_file(const csn_cmf *c) {

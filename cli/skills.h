@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What run and skill share: which skills a command line asks for. */
+#ifndef CLI_SKILLS_H
+#define CLI_SKILLS_H
+
+#include "cli.h"
+
+extern const cli_option cli_blend_options[]; /* --blend */
+
+/* The model's route for a prompt (plain text, no BOS; its first max_tokens, 0 = all). CLI_OK, or
+ * the exit code with the message printed; *ret is the caller's. */
+int cli_route(const cli_args *args, caisson_model *model, const char *text, size_t n,
+              size_t max_tokens, caisson_route *ret);
+
+/* Makes the session run the first of r's skills (n > 0) and tells it on standard error. CLI_OK, or
+ * the exit code with the message printed. */
+int cli_run_winner(const cli_args *args, caisson_session *session, const caisson_route *r);
+/* Makes the session run what --skill ID|auto|none and --blend "a=0.7,b=0.3" say about this prompt;
+ * what auto chose is told on standard error. CLI_OK, or the exit code with the message printed. */
+int cli_apply_skills(const cli_args *args, caisson_model *model, caisson_session *session,
+                     const char *text, size_t n);
+
+#endif
