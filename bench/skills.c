@@ -132,7 +132,7 @@ static void switch_all(csn_session *s, uint32_t n_skills, double *us) {
         char id[16];
         (void)snprintf(id, sizeof(id), "s%u", k);
         uint64_t t0 = csn_now_ns();
-        need(csn_session_set_skill(s, id, &err), &err);
+        need(csn_session_set_skill(s, csn_str_from(id), &err), &err);
         us[k] = (double)(csn_now_ns() - t0) * 1e-3;
     }
     qsort(us, n_skills, sizeof(*us), bench_cmp);

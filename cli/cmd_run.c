@@ -19,7 +19,8 @@ typedef struct job {
     bool json, colour;
     const char *prompt; /* [n_prompt] as given */
     size_t n_prompt;
-    csn_buf text; /* --json: the whole answer */
+    cli_trace trace; /* --trace */
+    csn_buf text;    /* --json: the whole answer */
     caisson_error err;
     caisson_status status;
     uint64_t start_ns, first_ns;
@@ -176,6 +177,10 @@ static int print_json(job *j, const caisson_generation *g, double load_s, uint64
     csn_jw_f64(&w, per_second(g->n_decode, g->decode_ns));
     csn_jw_key(&w, CSN_STR("seed"));
     csn_jw_u64(&w, seed);
+    if (cli_has(j->args, "trace")) {
+        csn_jw_key(&w, CSN_STR("trace"));
+        cli_trace_put(&j->trace, &w);
+    }
     csn_jw_object_end(&w);
     int rc = CLI_OK;
     if (csn_jw_end(&w) == CAISSON_OK) {
@@ -205,6 +210,9 @@ static int generate(job *j, caisson_model *model, const caisson_ids *ids, double
         return rc;
     }
     rc = cli_apply_skills(args, model, session, j->prompt, j->n_prompt);
+    if (rc == CLI_OK) {
+        rc = cli_apply_dynamic(args, session, &j->trace);
+    }
     if (rc != CLI_OK) {
         caisson_session_free(session);
         return rc;
@@ -244,6 +252,8 @@ static int generate(job *j, caisson_model *model, const caisson_ids *ids, double
     } else {
         if (j->json) {
             rc = print_json(j, &g, load_s, sampling.seed);
+        } else if (cli_has(args, "trace")) {
+            cli_trace_print(&j->trace, model, stderr);
         }
         print_timings(j, &g, load_s, sampling.seed, sampling.greedy);
         if (g.finish == CAISSON_FINISH_CANCELLED) {
@@ -285,6 +295,7 @@ static int run(const cli_args *args) {
         caisson_ids_free(&ids);
         caisson_model_close(model);
     }
+    cli_trace_free(&j.trace);
     csn_buf_free(&j.text);
     free(text);
     return rc;
@@ -329,8 +340,9 @@ const cli_command cli_cmd_run = {
     .positionals = "MODEL [PROMPT]",
     .min_args = 1,
     .max_args = 2,
-    .groups = {options, cli_blend_options, cli_sampling_options, cli_model_options,
-               cli_signature_options, cli_verify_options, cli_json_options, cli_common_options},
+    .groups = {options, cli_blend_options, cli_dynamic_options, cli_sampling_options,
+               cli_model_options, cli_signature_options, cli_verify_options, cli_json_options,
+               cli_common_options},
     .details = "The prompt is an argument, -p, -f, or comes through a pipe. It is put into the "
                "model's chat template (ChatML, with a warning, if the file has none) as a user "
                "message; --raw continues the text as it is. The answer streams to standard output, "

@@ -179,8 +179,8 @@ int cli_apply_skills(const cli_args *args, caisson_model *model, caisson_session
                      const char *text, size_t n) {
     const char *skill = cli_text(args, "skill", "none");
     const char *blend = cli_text(args, "blend", NULL);
-    if (blend != NULL && cli_has(args, "skill")) {
-        return cli_usage_error(args->command, "give --skill or --blend, not both");
+    if ((blend != NULL) + cli_has(args, "skill") + cli_has(args, "route-dynamic") > 1) {
+        return cli_usage_error(args->command, "give one of --skill, --blend and --route-dynamic");
     }
     if (blend != NULL && strcmp(blend, "auto") != 0) {
         return apply_blend(args, session, blend);
@@ -189,4 +189,121 @@ int cli_apply_skills(const cli_args *args, caisson_model *model, caisson_session
         return apply_route(args, model, session, text, n, blend != NULL);
     }
     return CLI_OK; /* the session was made with it */
+}
+
+/* ---- skills that change within an answer ---- */
+
+#define REAL(name_, help_, default_)                                                               \
+    {                                                                                              \
+        .name = (name_), .kind = CLI_REAL, .value = "X", .min = 0, .max = 1000, .help = (help_),   \
+        .by_default = (default_)                                                                   \
+    }
+const cli_option cli_dynamic_options[] = {
+    {.name = "route-dynamic",
+     .kind = CLI_FLAG,
+     .help = "Begin with the base and change skill within the answer, as its hidden state goes"},
+    {.name = "trace",
+     .kind = CLI_FLAG,
+     .help = "With --route-dynamic: tell for each token which skill goes on, and the smallest E"},
+    REAL("route-e-on", "A skill whose E is below this may begin", "0.62"),
+    REAL("route-e-off", "One whose E is above this ends", "0.74"),
+    REAL("route-margin", "Another must be better by this to take over", "0.03"),
+    {.name = "route-period",
+     .kind = CLI_INT,
+     .value = "N",
+     .min = 1,
+     .max = 1000000,
+     .help = "Tokens of the answer between two looks",
+     .by_default = "8"},
+    {0},
+};
+#undef REAL
+
+static void keep_step(void *ctx, const caisson_dynamic_step *step) {
+    cli_trace *t = ctx;
+    if (t->n == t->cap) {
+        size_t cap = t->cap == 0 ? 256 : t->cap * 2;
+        caisson_dynamic_step *more = realloc(t->steps, cap * sizeof(*more));
+        if (more == NULL) {
+            t->failed = true;
+            return;
+        }
+        t->steps = more;
+        t->cap = cap;
+    }
+    t->steps[t->n++] = *step;
+}
+
+int cli_apply_dynamic(const cli_args *args, caisson_session *session, cli_trace *trace) {
+    bool dynamic = cli_has(args, "route-dynamic");
+    if (!dynamic) {
+        return cli_has(args, "trace")
+                   ? cli_usage_error(args->command, "--trace goes with --route-dynamic")
+                   : CLI_OK;
+    }
+    caisson_dynamic_options o = {.struct_size = sizeof(o),
+                                 .e_on = cli_real(args, "route-e-on", 0),
+                                 .e_off = cli_real(args, "route-e-off", 0),
+                                 .margin = cli_real(args, "route-margin", 0),
+                                 .period = (uint32_t)cli_int(args, "route-period", 0),
+                                 .on_step = cli_has(args, "trace") ? keep_step : NULL,
+                                 .ctx = trace};
+    caisson_error err;
+    return caisson_session_set_dynamic(session, &o, &err) == CAISSON_OK ? CLI_OK
+                                                                        : cli_fail(args, &err);
+}
+
+void cli_trace_print(const cli_trace *trace, const caisson_model *model, FILE *out) {
+    fputs("token  skill  E  text\n", out);
+    for (size_t i = 0; i < trace->n; i++) {
+        const caisson_dynamic_step *s = &trace->steps[i];
+        const char *text = "";
+        size_t n = 0;
+        (void)caisson_model_token(model, s->id, &text, &n);
+        fprintf(out, "%5u  ", s->i_token);
+        cli_put_printable(out, s->skill_n > 0 ? s->skill : "-", s->skill_n > 0 ? s->skill_n : 1);
+        if (s->error < 0) {
+            fputs("  -  ", out);
+        } else {
+            fprintf(out, "  %.4f%s  ", s->error, s->is_switch ? " switch" : s->is_look ? "*" : "");
+        }
+        cli_put_printable(out, text, n);
+        fputc('\n', out);
+    }
+    if (trace->failed) {
+        fputs("(out of memory: tokens are missing)\n", out);
+    }
+}
+
+void cli_trace_put(const cli_trace *trace, csn_jw *w) {
+    csn_jw_array(w);
+    for (size_t i = 0; i < trace->n; i++) {
+        const caisson_dynamic_step *s = &trace->steps[i];
+        csn_jw_object(w);
+        csn_jw_key(w, CSN_STR("id"));
+        csn_jw_i64(w, s->id);
+        csn_jw_key(w, CSN_STR("skill"));
+        if (s->skill_n > 0) {
+            csn_jw_str(w, csn_str_make(s->skill, s->skill_n));
+        } else {
+            csn_jw_null(w);
+        }
+        csn_jw_key(w, CSN_STR("error"));
+        if (s->error < 0) {
+            csn_jw_null(w);
+        } else {
+            csn_jw_f64(w, s->error);
+        }
+        csn_jw_key(w, CSN_STR("is_look"));
+        csn_jw_bool(w, s->is_look);
+        csn_jw_key(w, CSN_STR("is_switch"));
+        csn_jw_bool(w, s->is_switch);
+        csn_jw_object_end(w);
+    }
+    csn_jw_array_end(w);
+}
+
+void cli_trace_free(cli_trace *trace) {
+    free(trace->steps);
+    *trace = (cli_trace){0};
 }

@@ -10,8 +10,8 @@ static void look(const csn_cmf *c) {
     float phi[8] = {1, -2, 3, -4, 5, -6, 7, -8};
     for (uint32_t i = 0; i < c->n_skills; i++) {
         const csn_cmf_selection *s = c->skills[i].selection;
-        double norm;
-        if (s != NULL && !(csn_selection_error(s, phi, c->arch.hidden_size, &norm) >= 0)) {
+        double raw;
+        if (s != NULL && !(csn_selection_error(s, phi, c->arch.hidden_size, &raw) >= 0)) {
             __builtin_trap();
         }
     }

@@ -72,6 +72,37 @@ CAISSON_API caisson_status caisson_route_prompt(caisson_model *model, const int3
                                                 caisson_route *ret, caisson_error *err);
 CAISSON_API void caisson_route_free(caisson_route *route); /* route becomes empty */
 
+/* ---- skills that change within an answer ---- */
+
+typedef struct caisson_dynamic_step { /* a token of the answer that was evaluated */
+    uint32_t i_token;                 /* from 0 */
+    int32_t id;
+    const char *skill; /* [skill_n] that draws the next token; skill_n 0 = the base */
+    size_t skill_n;
+    double error; /* the smallest E at the last look; below 0: there was none yet */
+    bool is_look, is_switch;
+} caisson_dynamic_step;
+
+typedef struct caisson_dynamic_options {
+    size_t struct_size; /* sizeof(caisson_dynamic_options) */
+    double e_on;        /* a skill whose E is below this may begin; 0 = 0.62 */
+    double e_off;       /* one above this ends; 0 = 0.74 */
+    double margin;      /* another must be better by this to take over; 0 = 0.03 */
+    uint32_t period;    /* tokens of the answer between two looks; 0 = 8 */
+    void (*on_step)(void *ctx, const caisson_dynamic_step *step); /* NULL: nobody watches */
+    void *ctx;
+} caisson_dynamic_options;
+
+/* Each later caisson_generate begins with the base and an empty session and looks, every `period`
+ * tokens of the answer, which skill is nearest to an exponential mean of the hidden state; only
+ * skills that describe their prompts and replace FFN tensors alone take part. A switch evaluates
+ * the timeline again with the new skill. Ends with the next caisson_session_set_skill or
+ * _set_blend. Errors: CAISSON_E_MISSING (no skill can take part), _ARG, _NOMEM, and those of
+ * set_skill. */
+CAISSON_API caisson_status caisson_session_set_dynamic(caisson_session *session,
+                                                       const caisson_dynamic_options *options,
+                                                       caisson_error *err);
+
 #ifdef __cplusplus
 }
 #endif

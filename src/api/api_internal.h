@@ -8,6 +8,7 @@
 #include "caisson.h"
 
 #include "base/log.h"
+#include "engine/dynamic.h"
 #include "engine/session.h"
 #include "format/cmf/cmf.h"
 #include "format/signature.h"
@@ -35,7 +36,9 @@ struct caisson_model {
 struct caisson_session {
     caisson_model *model;
     csn_session *session;
-    csn_ids seen; /* the tokens that the session holds */
+    csn_ids seen;         /* the tokens that the session holds */
+    csn_dynamic *dynamic; /* or NULL; with what it was asked for */
+    caisson_dynamic_options dynamic_options;
     uint32_t n_threads;
     _Atomic int cancelled;
 };
@@ -65,6 +68,11 @@ caisson_status csn_api_no_tokenizer(const caisson_model *model, caisson_error *e
 
 /* CAISSON_E_UNSUPPORTED with the sentence for a model opened with text_only. */
 caisson_status csn_api_cannot_run(const caisson_model *model, caisson_error *err);
+
+/* ---- skills that change within an answer (skill.c); nothing happens without s->dynamic ---- */
+caisson_status csn_api_dynamic_begin(caisson_session *s, caisson_error *err);
+caisson_status csn_api_dynamic_token(caisson_session *s, const csn_progress *progress,
+                                     caisson_error *err);
 
 /* ---- signatures (sign.c) ---- */
 caisson_status csn_api_key(const char *hex, uint8_t ret[CSN_ED25519_KEY_BYTES], caisson_error *err);

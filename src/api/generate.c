@@ -92,6 +92,7 @@ typedef struct watch {
     bool in_decode;
     caisson_error *err;
     caisson_status status; /* of keeping the list of tokens */
+    const csn_progress *progress;
 } watch;
 
 static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
@@ -120,6 +121,11 @@ static bool on_text(void *ctx, int32_t id, csn_str text) {
         return false;
     }
     return atomic_load_explicit(&w->session->cancelled, memory_order_relaxed) == 0;
+}
+
+static caisson_status on_eval(void *ctx, caisson_error *err) {
+    watch *w = ctx;
+    return csn_api_dynamic_token(w->session, w->progress, err);
 }
 
 /* How many leading ids of a timeline of n tokens the session can keep: equal tokens, all but the
@@ -180,9 +186,11 @@ static caisson_status set_timeline(caisson_session *s, const int32_t *ids, uint3
 static caisson_status run(caisson_session *s, const int32_t *ids, uint32_t n,
                           const caisson_generate_options *o, const csn_str *stops,
                           csn_sampler *sampler, caisson_generation *ret, caisson_error *err) {
+    CSN_TRY(csn_api_dynamic_begin(s, err));
     uint32_t keep = reusable_prefix(s, ids, n);
     watch w = {.session = s, .options = o, .err = err};
     csn_progress progress = {on_progress, &w};
+    w.progress = &progress;
     csn_generate_options go = {
         .prompt = ids + keep,
         .n_prompt = n - keep,
@@ -195,6 +203,7 @@ static caisson_status run(caisson_session *s, const int32_t *ids, uint32_t n,
         .sampler = sampler,
         .tokenizer = s->model->tokenizer,
         .on_text = on_text,
+        .on_eval = s->dynamic != NULL ? on_eval : NULL,
         .ctx = &w,
         .progress = &progress,
     };

@@ -50,6 +50,7 @@ caisson_status caisson_session_new(caisson_model *model, const caisson_session_o
 
 void caisson_session_free(caisson_session *s) {
     if (s != NULL) {
+        csn_dynamic_free(s->dynamic);
         csn_session_free(s->session);
         csn_ids_free(&s->seen);
         csn_free(s);

@@ -13,7 +13,10 @@ enum { MAX_PARTS = 1024 };
 /* The list of tokens follows the engine, which forgets them when another skill comes. */
 static caisson_status after_switch(caisson_session *s, caisson_status status, caisson_error *err) {
     s->seen.n = csn_session_n_past(s->session);
-    if (status != CAISSON_OK) {
+    if (status == CAISSON_OK) {
+        csn_dynamic_free(s->dynamic);
+        s->dynamic = NULL;
+    } else {
         csn_error_file(err, s->model->path);
     }
     return status;
@@ -22,7 +25,8 @@ static caisson_status after_switch(caisson_session *s, caisson_status status, ca
 caisson_status caisson_session_set_skill(caisson_session *s, const char *id, caisson_error *err) {
     CSN_API_ERR(err);
     CSN_API_NEED(s != NULL, err, "session must not be NULL");
-    return after_switch(s, csn_session_set_skill(s->session, id, err), err);
+    caisson_status status = csn_session_set_skill(s->session, csn_str_from(id), err);
+    return after_switch(s, status, err);
 }
 
 caisson_status caisson_session_set_blend(caisson_session *s, const caisson_blend_part *parts,
@@ -107,4 +111,57 @@ void caisson_route_free(caisson_route *r) {
         csn_free(r->scores);
         *r = (caisson_route){0};
     }
+}
+
+static double or_default(double given, double otherwise) {
+    return given == 0 ? otherwise : given;
+}
+
+caisson_status caisson_session_set_dynamic(caisson_session *s,
+                                           const caisson_dynamic_options *options,
+                                           caisson_error *err) {
+    CSN_API_ERR(err);
+    CSN_API_NEED(s != NULL, err, "session must not be NULL");
+    caisson_dynamic_options o;
+    CSN_TRY(csn_api_options(options, sizeof(o), &o, err));
+    csn_dynamic_options d = csn_dynamic_defaults();
+    d.e_on = or_default(o.e_on, d.e_on);
+    d.e_off = or_default(o.e_off, d.e_off);
+    d.margin = or_default(o.margin, d.margin);
+    d.period = o.period != 0 ? o.period : d.period;
+    CSN_API_NEED(d.e_on > 0 && d.e_off >= d.e_on && d.margin >= 0, err,
+                 "e_on must be above 0, e_off not below e_on, margin not negative");
+    csn_dynamic *dynamic;
+    caisson_status status = csn_dynamic_new(s->model->model, s->session, &d, &dynamic, err);
+    CSN_TRY(after_switch(s, status, err));
+    s->dynamic = dynamic;
+    s->dynamic_options = o;
+    return CAISSON_OK;
+}
+
+caisson_status csn_api_dynamic_begin(caisson_session *s, caisson_error *err) {
+    if (s->dynamic != NULL) {
+        s->seen.n = 0;
+        return csn_dynamic_begin(s->dynamic, err);
+    }
+    return CAISSON_OK;
+}
+
+caisson_status csn_api_dynamic_token(caisson_session *s, const csn_progress *progress,
+                                     caisson_error *err) {
+    csn_dynamic_step d;
+    CSN_TRY(csn_dynamic_token(s->dynamic, s->seen.id, progress, &d, err));
+    caisson_dynamic_step step = {
+        .i_token = d.i_token,
+        .id = s->seen.id[csn_session_n_past(s->session) - 1],
+        .skill = d.skill != NULL ? d.skill->id.ptr : "",
+        .skill_n = d.skill != NULL ? d.skill->id.len : 0,
+        .error = d.error,
+        .is_look = d.is_look,
+        .is_switch = d.is_switch,
+    };
+    if (s->dynamic_options.on_step != NULL) {
+        s->dynamic_options.on_step(s->dynamic_options.ctx, &step);
+    }
+    return CAISSON_OK;
 }

@@ -101,6 +101,9 @@ static caisson_status decode(struct loop *l, caisson_error *err) {
             break;
         }
         CSN_TRY(csn_session_eval(l->session, &id, 1, false, NULL, NULL, o->progress, err));
+        if (o->on_eval != NULL) {
+            CSN_TRY(o->on_eval(o->ctx, err));
+        }
     }
     return CAISSON_OK;
 }

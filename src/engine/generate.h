@@ -33,6 +33,9 @@ typedef struct csn_generate_options {
      * for what was held back until the end. text may be empty. false = stop. Prompt ids are not
      * told. */
     bool (*on_text)(void *ctx, int32_t id, csn_str text);
+    /* After a token of the text was evaluated, before the next one is drawn from the session's
+     * logits; NULL = nobody asks. A failure ends the call. */
+    caisson_status (*on_eval)(void *ctx, caisson_error *err);
     void *ctx;
     const csn_progress *progress; /* of the prompt; asked between layers of every pass */
 } csn_generate_options;

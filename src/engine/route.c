@@ -80,7 +80,7 @@ const float *csn_phi_get(const csn_phi *p, uint32_t i_visit) {
 }
 
 double csn_selection_error(const csn_cmf_selection *s, const float *phi, uint32_t hidden,
-                           double *ret_norm) {
+                           double *ret_raw) {
     double norm = 0;
     for (uint32_t i = 0; i < hidden; i++) {
         norm += (double)phi[i] * (double)phi[i];
@@ -99,8 +99,9 @@ double csn_selection_error(const csn_cmf_selection *s, const float *phi, uint32_
         }
         raw -= dot * dot;
     }
-    *ret_norm = norm * scale * scale;
-    return raw > 0 ? raw : 0;
+    *ret_raw = raw > 0 ? raw : 0;
+    norm *= scale * scale;
+    return *ret_raw / (norm > 1e-12 ? norm : 1e-12);
 }
 
 static int compare(const void *a, const void *b) {
@@ -138,10 +139,10 @@ caisson_status csn_route_make(csn_model *model, const csn_phi *p, csn_route *ret
     for (uint32_t i = 0; i < c->n_skills; i++) {
         const csn_cmf_selection *s = c->skills[i].selection;
         if (s != NULL) {
-            double norm;
-            double raw = csn_selection_error(s, csn_phi_get(p, s->phi_layer), p->hidden, &norm);
-            r.scores[r.n++] = (csn_route_score){
-                .skill = &c->skills[i], .raw = raw, .error = raw / (norm > 1e-12 ? norm : 1e-12)};
+            csn_route_score *score = &r.scores[r.n++];
+            score->skill = &c->skills[i];
+            score->error =
+                csn_selection_error(s, csn_phi_get(p, s->phi_layer), p->hidden, &score->raw);
         }
     }
     if (r.n > 0) {

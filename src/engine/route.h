@@ -20,10 +20,10 @@ caisson_status csn_phi_run(csn_phi *p, const int32_t *ids, uint32_t n, const csn
  * [hidden], good until the next run. */
 const float *csn_phi_get(const csn_phi *p, uint32_t i_visit);
 
-/* The squared distance of phi from the subspace; *ret_norm = |phi|^2. With is_unit both are of phi
- * scaled to length 1. Sums in f64, in order. */
+/* E: the squared distance of phi from the subspace, *ret_raw, over |phi|^2. With is_unit phi is
+ * first scaled to length 1. Sums in f64, in order. */
 double csn_selection_error(const csn_cmf_selection *s, const float *phi, uint32_t hidden,
-                           double *ret_norm);
+                           double *ret_raw);
 
 typedef struct csn_route_score {
     const csn_cmf_skill *skill;

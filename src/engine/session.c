@@ -72,7 +72,7 @@ caisson_status csn_session_new(csn_model *model, const csn_session_options *opti
         status = csn_variants_init(model, options->task, &s->variants, err);
     }
     if (status == CAISSON_OK) {
-        status = csn_variants_get(&s->variants, options->skill, &first, err);
+        status = csn_variants_get(&s->variants, csn_str_from(options->skill), &first, err);
     }
     if (status == CAISSON_OK) {
         status = csn_pool_new((unsigned)threads_or_all(options->n_threads), &s->pool, err);
@@ -113,7 +113,7 @@ csn_str csn_session_skill(const csn_session *s) {
     return s->now->skill;
 }
 
-caisson_status csn_session_set_skill(csn_session *s, const char *id, caisson_error *err) {
+caisson_status csn_session_set_skill(csn_session *s, csn_str id, caisson_error *err) {
     const csn_variant *v;
     CSN_TRY(csn_variants_get(&s->variants, id, &v, err));
     if (v != s->now) {
@@ -126,7 +126,7 @@ caisson_status csn_session_set_blend(csn_session *s, const csn_plan_part *parts,
                                      caisson_error *err) {
     const csn_variant *v;
     if (s->now == &s->variants.blend) { /* it is made anew: on failure the backbone runs */
-        CSN_TRY(csn_session_set_skill(s, NULL, err));
+        CSN_TRY(csn_session_set_skill(s, CSN_STR(""), err));
     }
     CSN_TRY(csn_variants_blend(&s->variants, parts, n, &v, err));
     use(s, v);

@@ -40,11 +40,11 @@ csn_pool *csn_session_pool(csn_session *s);      /* for work between evals, neve
 /* Forgets all tokens from position n on. */
 void csn_session_truncate(csn_session *s, uint32_t n);
 
-/* From now on skill `id` runs, NULL or "" = the backbone. Keys and values belong to the skill that
+/* From now on skill `id` runs, empty = the backbone. Keys and values belong to the skill that
  * made them: with another skill than before the session forgets all tokens. The first choice of a
  * skill looks up its tensors, later ones change a pointer. CAISSON_E_MISSING lists the ids, or
  * masks; on failure nothing changes. */
-caisson_status csn_session_set_skill(csn_session *s, const char *id, caisson_error *err);
+caisson_status csn_session_set_skill(csn_session *s, csn_str id, caisson_error *err);
 /* The same for n >= 1 skills at once: csn_plan_make says what is summed, into memory of the
  * session's. Weights are taken as they are. On failure a blend that ran before is the backbone. */
 caisson_status csn_session_set_blend(csn_session *s, const csn_plan_part *parts, uint32_t n,

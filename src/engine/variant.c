@@ -77,13 +77,13 @@ static caisson_status resolve(const csn_variants *v, const csn_plan *plan,
     return CAISSON_OK;
 }
 
-caisson_status csn_variants_get(csn_variants *v, const char *id, const csn_variant **ret,
+caisson_status csn_variants_get(csn_variants *v, csn_str id, const csn_variant **ret,
                                 caisson_error *err) {
     const csn_cmf_skill *skill = NULL;
     const csn_plan *plan = csn_model_plan(v->model);
     csn_variant *entry = &v->list[0];
-    if (id != NULL && id[0] != '\0') {
-        CSN_TRY(csn_cmf_find_skill(cmf_of(v), csn_str_from(id), &skill, err));
+    if (id.len > 0) {
+        CSN_TRY(csn_cmf_find_skill(cmf_of(v), id, &skill, err));
         entry = &v->list[1 + (skill - cmf_of(v)->skills)];
     }
     if (entry->plan == NULL) {

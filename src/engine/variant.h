@@ -32,9 +32,9 @@ caisson_status csn_variants_init(csn_model *model, const char *task, csn_variant
                                  caisson_error *err);
 void csn_variants_done(csn_variants *v); /* of a zeroed one too */
 
-/* Skill `id`, NULL or "" = the backbone. Good until csn_variants_done. CAISSON_E_MISSING lists the
+/* Skill `id`, empty = the backbone. Good until csn_variants_done. CAISSON_E_MISSING lists the
  * ids that there are, or the masks. */
-caisson_status csn_variants_get(csn_variants *v, const char *id, const csn_variant **ret,
+caisson_status csn_variants_get(csn_variants *v, csn_str id, const csn_variant **ret,
                                 caisson_error *err);
 /* The sum of n parts (csn_plan_make), with the mask of the backbone; good until the next blend. On
  * failure the last one is gone. CAISSON_E_MISSING: no such skill. */

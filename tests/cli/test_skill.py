@@ -106,5 +106,32 @@ class Chat(tool.Case):
                                         stdin=b"hi\n").out)
 
 
+class Dynamic(tool.Case):
+    ARGS = ("run", SKILLS, "--raw", "-p", ORACLE["dynamic"]["prompt"], "--temp", "0", "--compute",
+            "f32", "-ctk", "f32", "-ctv", "f32", "--ignore-eos", "--route-dynamic")
+
+    def test_looks_see_what_the_format_says(self):
+        want = ORACLE["dynamic"]
+        r = self.ok(*self.ARGS, "-n", str(len(want["ids"])), "--trace", "--json").json["trace"]
+        self.assertEqual([t["id"] for t in r], want["ids"][:-1])
+        looks = {i + 1: t["error"] for i, t in enumerate(r) if t["is_look"]}
+        checks = want["checks"][:len(looks)]  # the last token of all is not evaluated
+        self.assertEqual(sorted(looks), [c["n_decoded"] for c in checks])
+        for c in checks:  # poem replaces a norm too: only sql takes part
+            self.assertAlmostEqual(looks[c["n_decoded"]] / c["scores"]["sql"]["error"], 1, delta=1e-4)
+        self.assertTrue(all(t["skill"] is None for t in r))
+
+    def test_hysteresis_by_options(self):
+        r = self.ok(*self.ARGS, "-n", "24", "--route-e-on", "1.2", "--route-e-off", "1.3", "--trace")
+        self.assertEqual([line.split()[0] for line in r.err.splitlines() if "switch" in line], ["15"])
+        self.fails(FAILED, *self.ARGS, "--route-e-on", "0.9")
+
+    def test_what_goes_together(self):
+        self.fails(USAGE, *self.ARGS, "--skill", "sql")
+        self.fails(USAGE, "run", SKILLS, "-p", "a", "--trace")
+        self.assertIn("can be switched to",
+                      self.fails(FAILED, "run", tool.TINY, "-p", "a", "--route-dynamic").err)
+
+
 if __name__ == "__main__":
     tool.main()

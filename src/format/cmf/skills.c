@@ -57,11 +57,10 @@ static void count_tensors(csn_cmf *c) {
     }
 }
 
-/* A record that names layers has tensors; those of a skill file bear the base's names, and those of
- * a shard may lie in another. */
+/* A record that names layers has tensors; those of a skill by itself bear the base's names, and
+ * those of a shard may lie in another. */
 static caisson_status check_records(const csn_cmf *c, caisson_error *err) {
-    bool is_part = csn_cmf_is_skill_file(c) ||
-                   csn_jval_kind(csn_jval_get(c->header, "shard")) == CSN_JSON_OBJECT;
+    bool is_shard = csn_jval_kind(csn_jval_get(c->header, "shard")) == CSN_JSON_OBJECT;
     for (uint32_t i = 0; i < c->n_skills; i++) {
         const csn_cmf_skill *s = &c->skills[i];
         const csn_jval *layers = csn_jval_get(s->record, "layers");
@@ -77,7 +76,8 @@ static caisson_status check_records(const csn_cmf *c, caisson_error *err) {
         /* of equal ids any one may have been counted */
         bool is_counted = (i == 0 || !csn_str_eq(s->id, s[-1].id)) &&
                           (i + 1 == c->n_skills || !csn_str_eq(s->id, s[1].id));
-        if (!is_part && is_counted && csn_jval_len(layers) > 0 && s->n_tensors == 0) {
+        bool is_alone = csn_jval_kind(csn_jval_get(s->record, "base_dir_hash")) == CSN_JSON_STRING;
+        if (!is_shard && !is_alone && is_counted && csn_jval_len(layers) > 0 && s->n_tensors == 0) {
             return CSN_FAIL(err, CAISSON_E_PARSE, .section = "header", .tensor = s->id,
                             .what = "the skill names layers, but the file has no tensor of it",
                             CSN_VALUES(csn_jval_len(layers), 0));

@@ -114,10 +114,101 @@ static void wrong_arguments_change_nothing(void **state) {
     caisson_model_close(m);
 }
 
+/* ---- skills that change within an answer ---- */
+
+enum { MAX_STEPS = 64 };
+
+typedef struct steps {
+    caisson_dynamic_step step[MAX_STEPS];
+    uint32_t n;
+} steps;
+
+static void keep_step(void *ctx, const caisson_dynamic_step *step) {
+    steps *s = ctx;
+    assert_true(s->n < MAX_STEPS);
+    s->step[s->n++] = *step;
+}
+
+static void dynamic_answer(caisson_session *s, steps *seen, uint32_t n_drawn) {
+    caisson_error err;
+    caisson_generation g;
+    caisson_sampling greedy = {.struct_size = sizeof(greedy), .greedy = true};
+    caisson_generate_options o = {
+        .struct_size = sizeof(o), .sampling = &greedy, .max_tokens = n_drawn, .ignore_eos = true};
+    seen->n = 0;
+    assert_int_equal(caisson_generate(s, prompt, N, &o, &g, &err), CAISSON_OK);
+    assert_int_equal(g.n_reused, 0);
+    assert_int_equal(seen->n, n_drawn - 1); /* the last one is drawn and not evaluated */
+}
+
+static void a_switch_goes_on_as_the_new_skill_would(void **state) {
+    (void)state;
+    enum { DRAWN = 30 };
+    caisson_model *m = open_model();
+    caisson_session *s = open_session(m, NULL);
+    caisson_session *cold = open_session(m, "sql");
+    caisson_error err;
+    steps seen = {.n = 0};
+    caisson_dynamic_options o = {.struct_size = sizeof(o),
+                                 .e_on = 100,
+                                 .e_off = 200,
+                                 .period = 4,
+                                 .on_step = keep_step,
+                                 .ctx = &seen};
+    assert_int_equal(caisson_session_set_dynamic(s, &o, &err), CAISSON_OK);
+    dynamic_answer(s, &seen, DRAWN);
+    for (uint32_t i = 0; i < seen.n; i++) {
+        const caisson_dynamic_step *t = &seen.step[i];
+        assert_int_equal(t->i_token, i);
+        assert_int_equal(t->id, caisson_session_tokens(s)[N + i]);
+        assert_int_equal(t->is_look, i % 4 == 3);
+        assert_int_equal(t->is_switch, i == 3); /* the first look finds it near enough */
+        assert_int_equal(t->skill_n, i < 3 ? 0 : 3);
+        assert_true(i < 3 ? t->error < 0 : t->error > 0);
+    }
+    /* the skill alone, given the same text up to the switch */
+    int32_t text[N + DRAWN];
+    uint32_t n = caisson_session_n_past(s);
+    memcpy(text, caisson_session_tokens(s), n * sizeof(text[0]));
+    assert_int_equal(caisson_session_eval(cold, text, n, NULL, NULL, &err), CAISSON_OK);
+    size_t row = caisson_model_n_vocab(m) * sizeof(float);
+    assert_memory_equal(caisson_session_logits(cold), caisson_session_logits(s), row);
+    /* and once more: it begins with the base again */
+    steps again = seen;
+    dynamic_answer(s, &seen, DRAWN);
+    assert_int_equal(seen.step[2].skill_n, 0);
+    for (uint32_t i = 0; i < seen.n; i++) {
+        assert_int_equal(seen.step[i].id, again.step[i].id);
+        assert_true(seen.step[i].error == again.step[i].error);
+    }
+    caisson_session_free(cold);
+    caisson_session_free(s);
+    caisson_model_close(m);
+}
+
+static void wrong_hysteresis_is_refused(void **state) {
+    (void)state;
+    caisson_model *m = open_model();
+    caisson_session *s = open_session(m, NULL);
+    caisson_error err;
+    caisson_dynamic_options o = {.struct_size = sizeof(o), .e_on = 0.8}; /* above e_off */
+    assert_int_equal(caisson_session_set_dynamic(s, &o, &err), CAISSON_E_ARG);
+    o = (caisson_dynamic_options){.struct_size = sizeof(o), .margin = -1};
+    assert_int_equal(caisson_session_set_dynamic(s, &o, &err), CAISSON_E_ARG);
+    o = (caisson_dynamic_options){.struct_size = sizeof(o), .e_on = NAN};
+    assert_int_equal(caisson_session_set_dynamic(s, &o, &err), CAISSON_E_ARG);
+    assert_int_equal(caisson_session_set_dynamic(s, NULL, &err), CAISSON_OK);
+    assert_int_equal(caisson_session_set_skill(s, "sql", &err), CAISSON_OK); /* ends it */
+    caisson_session_free(s);
+    caisson_model_close(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_b_a_gives_the_first_answer_again),
         cmocka_unit_test(wrong_arguments_change_nothing),
+        cmocka_unit_test(a_switch_goes_on_as_the_new_skill_would),
+        cmocka_unit_test(wrong_hysteresis_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,13 +104,13 @@ static void a_session_switches_and_comes_back_to_the_bit(void **state) {
             session_of(m, &(csn_session_options){.n_ctx = 64, .n_threads = 2, .compute = d});
         caisson_error err = {0};
         for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
-            tiny_check(csn_session_set_skill(s, order[i], &err), &err);
+            tiny_check(csn_session_set_skill(s, csn_str_from(order[i]), &err), &err);
             assert_true(csn_str_eq(csn_session_skill(s), csn_str_from(order[i])));
             assert_true(bits_of(s) == bits_with(m, order[i], (csn_compute)d)); /* a cold run */
         }
-        tiny_check(csn_session_set_skill(s, "a", &err), &err);
+        tiny_check(csn_session_set_skill(s, CSN_STR("a"), &err), &err);
         assert_int_equal(csn_session_n_past(s), N); /* the same one: nothing is forgotten */
-        assert_int_equal(csn_session_set_skill(s, "c", &err), CAISSON_E_MISSING);
+        assert_int_equal(csn_session_set_skill(s, CSN_STR("c"), &err), CAISSON_E_MISSING);
         assert_int_equal(csn_session_n_past(s), N);
         assert_true(csn_str_is(csn_session_skill(s), "a"));
         csn_session_free(s);
@@ -166,7 +166,7 @@ static void a_blend_is_the_weighted_sum_of_tensors(void **state) {
             tiny_check(csn_session_set_blend(s, parts, 2, &err), &err);
             assert_true(bits_of(s) == want);
         }
-        tiny_check(csn_session_set_skill(s, "b", &err), &err);
+        tiny_check(csn_session_set_skill(s, CSN_STR("b"), &err), &err);
         assert_true(bits_of(s) == bits_with(m, "b", CSN_COMPUTE_F32));
         assert_int_equal(csn_session_set_blend(s, unknown, 2, &err), CAISSON_E_MISSING);
         csn_session_free(s);
