@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* skill: which skills a file has, which one a prompt goes to, and what that one would say. */
+/* skill: which skills a file has, which one a prompt goes to, and what that one would say; the
+ * actions that change a file are in skill_edit.c. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -325,19 +326,49 @@ static int with_prompt(const cli_args *args, const char *path,
     return rc;
 }
 
+static int do_list(const cli_args *args, const char *path, const char *id) {
+    (void)id;
+    return list(args, path);
+}
+
+static int do_route(const cli_args *args, const char *path, const char *id) {
+    (void)id;
+    return with_prompt(args, path, route);
+}
+
+static int do_explain(const cli_args *args, const char *path, const char *id) {
+    (void)id;
+    return with_prompt(args, path, explain);
+}
+
+static const struct {
+    const char *name;
+    bool takes_id;
+    int (*run)(const cli_args *args, const char *path, const char *id);
+} actions[] = {
+    {"list", false, do_list},           {"route", false, do_route},
+    {"explain", false, do_explain},     {"add", true, cli_skill_add},
+    {"remove", true, cli_skill_remove}, {"quality", true, cli_skill_quality},
+};
+
 static int run(const cli_args *args) {
-    const char *action = args->positional[0];
-    const char *path = args->positional[1];
-    if (strcmp(action, "list") == 0) {
-        return list(args, path);
+    const char *third = args->n_positional > 2 ? args->positional[2] : NULL;
+    for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++) {
+        if (strcmp(args->positional[0], actions[i].name) != 0) {
+            continue;
+        }
+        if (third != NULL && (!actions[i].takes_id || cli_has(args, "id"))) {
+            return cli_usage_error(args->command, "unexpected argument \"%s\"", third);
+        }
+        return actions[i].run(args, args->positional[1], cli_text(args, "id", third));
     }
-    if (strcmp(action, "route") == 0) {
-        return with_prompt(args, path, route);
-    }
-    if (strcmp(action, "explain") == 0) {
-        return with_prompt(args, path, explain);
-    }
-    return cli_usage_error(args->command, "what to do: list, route or explain");
+    return cli_usage_error(args->command,
+                           "what to do: list, route, explain, add, remove or quality");
+}
+
+static const char *tensors_choice(unsigned i) {
+    static const char *const words[] = {"all", "ffn", "attn", NULL};
+    return words[i];
 }
 
 static const cli_option options[] = {
@@ -353,23 +384,78 @@ static const cli_option options[] = {
      .max = MAX_TOP,
      .help = "explain: so many of the likeliest first tokens",
      .by_default = "8"},
+    {.name = "id",
+     .kind = CLI_TEXT,
+     .value = "ID",
+     .help = "add: the new skill's id (A-Z a-z 0-9 _ -)"},
+    {.name = "from",
+     .kind = CLI_PATH,
+     .value = "DONOR",
+     .help = "add: a fine-tuned copy of the base: a .cmf, a GGUF file or a Hugging Face directory"},
+    {.name = "name", .kind = CLI_TEXT, .value = "TEXT", .help = "add: a name for people"},
+    {.name = "description", .kind = CLI_TEXT, .value = "TEXT", .help = "add: what it is for"},
+    {.name = "mask",
+     .kind = CLI_TEXT,
+     .value = "NAME",
+     .help = "add: the task mask that is active with the skill"},
+    {.name = "prompts",
+     .kind = CLI_PATH,
+     .value = "FILE",
+     .help = "add: prompts of its kind, one a line, so that it can be routed to"},
+    {.name = "rank",
+     .kind = CLI_INT,
+     .value = "N",
+     .min = 1,
+     .max = 8,
+     .help = "add: directions in which its prompts may differ",
+     .by_default = "2"},
+    {.name = "tensors",
+     .kind = CLI_CHOICE,
+     .value = "WHICH",
+     .choices = tensors_choice,
+     .help = "add: which tensors the skill may replace",
+     .by_default = "all"},
+    {.name = "quant",
+     .kind = CLI_CHOICE,
+     .value = "TYPE",
+     .choices = cli_quant_choice,
+     .help = "add: type of its matrices",
+     .by_default = "each in the base's"},
+    {.name = "min-delta",
+     .kind = CLI_REAL,
+     .value = "X",
+     .min = 0,
+     .max = 1000,
+     .help = "add: leave out tensors with ||donor - base|| / ||base|| below X",
+     .by_default = "0: what is not equal"},
+    {.name = "text",
+     .kind = CLI_PATH,
+     .value = "FILE",
+     .help = "quality: held-out text on which base and skill are measured"},
     {0},
 };
 
 const cli_command cli_cmd_skill = {
     .name = "skill",
-    .summary = "Show the skills of a .cmf file and which one a prompt goes to",
-    .positionals = "list|route|explain FILE",
+    .summary = "The skills of a .cmf file: show, route to, add, measure, remove",
+    .positionals = "list|route|explain|add|remove|quality FILE [ID]",
     .min_args = 2,
-    .max_args = 2,
+    .max_args = 3,
     .groups = {options, cli_blend_options, cli_model_options, cli_json_options, cli_common_options},
     .details =
         "A skill is a set of tensors in the file of a base model that stand in for the base's. "
         "list shows which a file has. route tells for each skill that describes its prompts how "
         "far the given one is from them (E, from the base's hidden state in f32 arithmetic; the "
         "smallest distance wins). explain also shows the likeliest first tokens of the answer by "
-        "the winner, or by what --skill or --blend says.",
+        "the winner, or by what --skill or --blend says. add compares a fine-tuned copy of the "
+        "base "
+        "with it and appends the tensors that differ; quality measures perplexity with and without "
+        "a skill on a held-out text and notes it in the file; remove takes a skill out of the "
+        "lists (its bytes stay until the file is compacted). The file grows behind its end: a "
+        "program that has it open keeps the model that it opened.",
     .examples = "caisson skill list model.cmf\n"
+                "caisson skill add model.cmf --id sql --from sql-finetune/ --prompts sql.txt\n"
+                "caisson skill quality model.cmf sql --text held-out.txt\n"
                 "caisson skill route model.cmf -p \"SELECT name FROM\" --json\n"
                 "caisson run model.cmf --skill auto \"Which customers bought nothing?\"",
     .run = run,

@@ -72,6 +72,72 @@ CAISSON_API caisson_status caisson_route_prompt(caisson_model *model, const int3
                                                 caisson_route *ret, caisson_error *err);
 CAISSON_API void caisson_route_free(caisson_route *route); /* route becomes empty */
 
+/* ---- skills of a file ---- the file grows behind its end, its earlier bytes never change: who has
+ * it open keeps the model that he opened. CAISSON_E_BUSY: another program is writing it. */
+
+typedef struct caisson_skill_tensor { /* a tensor of the base that was compared */
+    const char *name;                 /* [name_n], good during the callback */
+    size_t name_n;
+    double delta;   /* ||donor - base|| / ||base|| */
+    const char *to; /* type in which the skill stores it; NULL = it does not */
+    uint64_t n_bytes;
+    double relative_error; /* ||stored - donor|| / ||donor|| */
+} caisson_skill_tensor;
+
+typedef struct caisson_skill_add_options {
+    size_t struct_size;          /* sizeof(caisson_skill_add_options) */
+    const char *name;            /* for people; NULL = none */
+    const char *description;     /* likewise */
+    const char *input_mask_task; /* a task mask that goes with the skill; NULL = none */
+    const char *const
+        *prompts; /* [n_prompts] what people ask it: for routing; each is plain text */
+    size_t n_prompts;
+    uint32_t rank;       /* directions in which prompts may differ, at most 8; 0 = 2 */
+    const char *tensors; /* which may be replaced: "all", "ffn" or "attn"; NULL = all */
+    const char *quant;   /* type of the skill's matrices; NULL = each in the base's */
+    double min_delta;    /* tensors with a smaller delta are left out */
+    uint32_t n_threads;  /* 0 = all CPUs that the process may use */
+    bool (*on_progress)(void *ctx, const char *stage, uint64_t done, uint64_t total);
+    void (*on_tensor)(void *ctx, const caisson_skill_tensor *tensor);
+    caisson_log_fn on_log;
+    void *ctx; /* of all callbacks */
+} caisson_skill_add_options;
+
+/* Stores the tensors of `donor` (a .cmf, a GGUF file or a Hugging Face directory: a fine-tuned copy
+ * of the base) that differ from those of the .cmf at `path` as its skill `id`. A tensor whose bytes
+ * would be the base's is left out. Errors: CAISSON_E_EXISTS (the id is taken), _MISSING, _PARSE
+ * (the donor lacks a tensor or has it in another shape), _ARG (a bad id; nothing differs),
+ * _UNSUPPORTED, _BUSY, _HASH, _CANCELLED, _IO, _NOMEM. */
+CAISSON_API caisson_status caisson_skill_add(const char *path, const char *id, const char *donor,
+                                             const caisson_skill_add_options *options,
+                                             caisson_error *err);
+
+/* The skill is gone; its bytes stay in the file until it is compacted. CAISSON_E_MISSING, ... */
+CAISSON_API caisson_status caisson_skill_remove(const char *path, const char *id,
+                                                caisson_error *err);
+
+typedef struct caisson_skill_measure_options {
+    size_t struct_size;    /* sizeof(caisson_skill_measure_options) */
+    const char *text_name; /* what to call the text in the file; NULL = nothing */
+    uint32_t n_threads;    /* 0 = all CPUs that the process may use */
+    bool (*on_progress)(void *ctx, const char *stage, uint64_t done, uint64_t total);
+    void *ctx;
+} caisson_skill_measure_options;
+
+typedef struct caisson_skill_quality {
+    double base, skill; /* perplexities */
+    uint64_t n_tokens;  /* that were scored */
+    bool is_masked;     /* the skill ran under its task mask */
+} caisson_skill_quality;
+
+/* Measures the base and the skill on a text that neither was made from (f32 arithmetic, windows of
+ * 512 tokens as `caisson ppl`) and writes both figures and the text's SHA-256 into the skill's
+ * record. */
+CAISSON_API caisson_status caisson_skill_measure(const char *path, const char *id, const char *text,
+                                                 size_t n,
+                                                 const caisson_skill_measure_options *options,
+                                                 caisson_skill_quality *ret, caisson_error *err);
+
 /* ---- skills that change within an answer ---- */
 
 typedef struct caisson_dynamic_step { /* a token of the answer that was evaluated */

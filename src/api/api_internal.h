@@ -74,6 +74,9 @@ caisson_status csn_api_dynamic_begin(caisson_session *s, caisson_error *err);
 caisson_status csn_api_dynamic_token(caisson_session *s, const csn_progress *progress,
                                      caisson_error *err);
 
+/* A tensor type that can be written; CAISSON_E_ARG (convert.c). */
+caisson_status csn_api_find_quant(const char *name, const csn_dtype **ret, caisson_error *err);
+
 /* ---- signatures (sign.c) ---- */
 caisson_status csn_api_key(const char *hex, uint8_t ret[CSN_ED25519_KEY_BYTES], caisson_error *err);
 caisson_public_key csn_api_key_hex(const uint8_t key[CSN_ED25519_KEY_BYTES]);

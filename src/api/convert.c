@@ -14,7 +14,7 @@ const char *caisson_quant_name(uint32_t i) {
     return NULL;
 }
 
-static caisson_status find_quant(const char *name, const csn_dtype **ret, caisson_error *err) {
+caisson_status csn_api_find_quant(const char *name, const csn_dtype **ret, caisson_error *err) {
     const csn_dtype *d = name != NULL ? csn_dtype_by_name(csn_str_from(name)) : NULL;
     if (d == NULL || d->encode == NULL || d->cmf_id == CSN_NO_ID) {
         return CSN_FAIL(err, CAISSON_E_ARG, .what = "not a tensor type that can be written",
@@ -76,7 +76,7 @@ static caisson_status make_rules(const caisson_convert_options *o, csn_arena *ar
     for (size_t i = 0; i < o->n_rules; i++) {
         CSN_API_NEED(o->rules[i].pattern != NULL, err, "the pattern of a rule must not be NULL");
         (*ret)[i].pattern = csn_str_from(o->rules[i].pattern);
-        CSN_TRY(find_quant(o->rules[i].quant, &(*ret)[i].dtype, err));
+        CSN_TRY(csn_api_find_quant(o->rules[i].quant, &(*ret)[i].dtype, err));
     }
     return CAISSON_OK;
 }
@@ -103,7 +103,7 @@ caisson_status caisson_convert(const char *source, const char *target,
         .ctx = &b,
     };
     if (o.quant != NULL) {
-        CSN_TRY(find_quant(o.quant, &co.quant, err));
+        CSN_TRY(csn_api_find_quant(o.quant, &co.quant, err));
     }
     csn_arena arena = {0};
     csn_convert_rule *rules;

@@ -119,15 +119,6 @@ static bool is_plain_f32(const csn_dtype *d) {
     return one.first == 1 && d == csn_dtype_by_name(CSN_STR("f32"));
 }
 
-static bool has_inf_f16(const float *x, uint64_t n) {
-    for (uint64_t i = 0; i < n; i++) {
-        if ((csn_f32_to_f16(x[i]) & 0x7c00u) == 0x7c00u) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Encodes x: *ret is in `out`, or x itself where that is the same. CAISSON_E_BOUNDS: f16 cannot
  * hold it. */
 static caisson_status encode(job *j, const csn_convert_item *item, const float *x, uint64_t n,
@@ -136,11 +127,9 @@ static caisson_status encode(job *j, const csn_convert_item *item, const float *
         *ret = csn_str_make((const char *)x, (size_t)n * sizeof(float));
         return CAISSON_OK;
     }
-    if (item->to == csn_dtype_by_name(CSN_STR("f16")) && has_inf_f16(x, n)) {
-        return CAISSON_E_BOUNDS;
-    }
     caisson_error e; /* to be kept as f32 is no failure: j->err is left alone */
-    caisson_status status = item->to->encode(x, &item->shape, &j->o->encode, j->pool, out, &e);
+    caisson_status status =
+        csn_tensor_encode(item->to, &item->shape, x, &j->o->encode, j->pool, out, &e);
     if (status != CAISSON_OK && status != CAISSON_E_BOUNDS) {
         *j->err = e;
     }

@@ -202,3 +202,25 @@ caisson_status csn_tensor_error(const csn_convert_item *item, csn_str bytes, con
     *ret = den > 0 ? sqrt(num / den) : 0;
     return CAISSON_OK;
 }
+
+static bool has_inf_f16(const float *x, uint64_t n) {
+    for (uint64_t i = 0; i < n; i++) {
+        if ((csn_f32_to_f16(x[i]) & 0x7c00u) == 0x7c00u) {
+            return true;
+        }
+    }
+    return false;
+}
+
+caisson_status csn_tensor_encode(const csn_dtype *to, const csn_shape *shape, const float *x,
+                                 const csn_encode_options *options, csn_pool *pool, csn_buf *out,
+                                 caisson_error *err) {
+    uint64_t n = 0;
+    (void)csn_shape_count(shape, &n); /* x has so many */
+    out->len = 0;
+    if (to == csn_dtype_by_name(CSN_STR("f16")) && has_inf_f16(x, n)) {
+        return CSN_FAIL(err, CAISSON_E_BOUNDS, .section = "data",
+                        .what = "a value that f16 cannot hold");
+    }
+    return to->encode(x, shape, options, pool, out, err);
+}

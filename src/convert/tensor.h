@@ -18,6 +18,10 @@ enum { CSN_PIECE_BYTES = 8 << 20 };
 caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *item,
                                    csn_pool *pool, csn_buf *piece, const csn_tensor_watch *watch,
                                    float *out, caisson_error *err);
+/* x in another dtype: *out is replaced. CAISSON_E_BOUNDS: f16 cannot hold a value or scale. */
+caisson_status csn_tensor_encode(const csn_dtype *to, const csn_shape *shape, const float *x,
+                                 const csn_encode_options *options, csn_pool *pool, csn_buf *out,
+                                 caisson_error *err);
 /* ||decoded - x|| / ||x|| of an encoded tensor; the same bits for any number of threads. */
 caisson_status csn_tensor_error(const csn_convert_item *item, csn_str bytes, const float *x,
                                 uint64_t n, csn_pool *pool, double *ret, caisson_error *err);

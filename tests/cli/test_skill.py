@@ -3,11 +3,15 @@
 """Skills from the command line, on the reference's tiny file with two of them.
 
 What transformers says of it is tests/golden/cli/skill_route.json (tests/oracle/skill_route.py)."""
+import base64
+import hashlib
 import json
 import math
 import os
+import struct
 
 import tool
+from test_convert import make_hf
 from tool import FAILED, USAGE
 
 SKILLS = os.path.join(tool.FILES, "tiny-skills.cmf")
@@ -131,6 +135,151 @@ class Dynamic(tool.Case):
         self.fails(USAGE, "run", SKILLS, "-p", "a", "--trace")
         self.assertIn("can be switched to",
                       self.fails(FAILED, "run", tool.TINY, "-p", "a", "--route-dynamic").err)
+
+
+def fine_tune(path, changed):
+    """Scales the tensors of make_hf's checkpoint that are named, by powers of two: exact in any type."""
+    name = os.path.join(path, "model.safetensors")
+    blob = bytearray(tool.read(name))
+    n = struct.unpack_from("<Q", blob)[0]
+    header = json.loads(blob[8:8 + n])
+    for tensor, factor in changed.items():
+        first, end = (8 + n + at for at in header[tensor]["data_offsets"])
+        values = struct.unpack_from("<%df" % ((end - first) // 4), blob, first)
+        struct.pack_into("<%df" % len(values), blob, first, *(v * factor for v in values))
+    with open(name, "wb") as f:
+        f.write(blob)
+
+
+class Add(tool.Case):
+    CHANGED = {"model.layers.0.mlp.up_proj.weight": 2.0, "model.layers.1.self_attn.q_proj.weight": 0.5,
+               "model.norm.weight": 2.0}
+    IDS = ("--tokens", "5,90,200,33,17,301,8", "--decode", "8", "--all", "--top", "344", "--json")
+
+    def setUp(self):
+        super().setUp()
+        self.base = self.path("base.cmf")
+        self.convert(make_hf(self.path("hf")), self.base)
+        self.donor = make_hf(self.path("donor"))
+        fine_tune(self.donor, self.CHANGED)
+
+    def convert(self, source, target, quant="q8_row"):
+        self.ok("convert", source, "-o", target, "--quant", quant)
+
+    def tensors(self):
+        return sorted(t["name"] for t in self.ok("tensor", self.base, "--json").json
+                      if t["name"].startswith("skill."))
+
+    def test_the_skill_is_the_donor(self):
+        before = tool.read(self.base)
+        r = self.ok("skill", "add", self.base, "--id", "s", "--from", self.donor, "--name", "S",
+                    "--description", "a test", "--json").json
+        self.assertEqual(sorted(t["name"] for t in r["tensors"]), sorted(self.CHANGED))
+        deltas = {t["name"]: t["delta"] for t in r["tensors"]}
+        for name, factor in self.CHANGED.items():  # against the base's rounded values
+            self.assertAlmostEqual(deltas[name], abs(factor - 1), delta=0.01)
+        self.assertEqual(self.tensors(), sorted("skill.s." + n for n in self.CHANGED))
+        after = tool.read(self.base)
+        self.assertEqual(after[128:len(before)], before[128:])  # only the envelope changed
+        self.ok("verify", self.base)
+        record = self.ok("skill", "list", self.base, "--json").json[0]
+        self.assertEqual((record["id"], record["name"], record["layers"]), ("s", "S", [0, 1]))
+        specialist = self.path("specialist.cmf")
+        self.convert(self.donor, specialist)
+        for compute in ("f32", "int8"):
+            want = self.ok("eval", specialist, *self.IDS, "--compute", compute).json
+            self.assertEqual(self.ok("eval", self.base, *self.IDS, "--compute", compute,
+                                     "--skill", "s").json, want)
+        # a .cmf is a donor as well, and gives the same skill
+        self.ok("skill", "add", self.base, "--id", "t", "--from", specialist)
+        hashes = {t["name"]: t["hash"] for t in self.ok("tensor", self.base, "--json").json}
+        for name in self.CHANGED:
+            self.assertEqual(hashes["skill.s." + name], hashes["skill.t." + name])
+
+    def test_families_and_deltas_choose(self):
+        self.ok("skill", "add", self.base, "--id", "f", "--from", self.donor, "--tensors", "ffn")
+        self.ok("skill", "add", self.base, "--id", "a", "--from", self.donor, "--tensors", "attn")
+        self.ok("skill", "add", self.base, "--id", "d", "--from", self.donor, "--min-delta", "0.75")
+        self.assertEqual(self.tensors(), sorted([
+            "skill.f.model.layers.0.mlp.up_proj.weight",
+            "skill.a.model.layers.1.self_attn.q_proj.weight",
+            "skill.d.model.layers.0.mlp.up_proj.weight", "skill.d.model.norm.weight"]))
+
+    def test_quant_is_of_matrices(self):
+        self.ok("skill", "add", self.base, "--id", "s", "--from", self.donor, "--quant", "f16")
+        types = {t["name"]: t["dtype"] for t in self.ok("tensor", self.base, "--json").json}
+        self.assertEqual(types["skill.s.model.layers.0.mlp.up_proj.weight"], "f16")
+        self.assertEqual(types["skill.s.model.norm.weight"], types["model.norm.weight"])
+
+    def test_prompts_make_it_routable(self):
+        prompts = {"sql": ["SELECT name FROM t", "SELECT a, b FROM t WHERE", "INSERT INTO t VALUES"],
+                   "fox": ["the quick brown fox", "the lazy dog jumps", "over the fox the dog"]}
+        for name, lines in prompts.items():
+            with open(self.path(name), "w") as f:
+                f.write("\n".join(lines) + "\n\n")
+            self.ok("skill", "add", self.base, "--id", name, "--from", self.donor, "--prompts",
+                    self.path(name))
+        for name, lines in prompts.items():
+            for line in lines:  # with rank = prompts - 1 each lies in its own subspace
+                r = self.ok("skill", "route", self.base, "-p", line, "--json").json
+                self.assertEqual((r["winner"], r["is_novel"]), (name, False))
+                self.assertLess(r["skills"][0]["error"], 1e-4)
+        blob = tool.read(self.base)
+        off, n = struct.unpack_from("<2Q", blob, 0x10)
+        for record in json.loads(blob[off:off + n])["skills"]:
+            s = record["selection"]
+            self.assertEqual((s["metric"], s["phi_layer"], s["rank"]), ("mse", 1, 2))
+            rows = struct.unpack("<64e", base64.b64decode(s["basis"]))
+            for i in range(2):
+                for k in range(2):
+                    dot = sum(a * b for a, b in zip(rows[32 * i:32 * i + 32], rows[32 * k:32 * k + 32]))
+                    self.assertAlmostEqual(dot, float(i == k), delta=2e-3)
+
+    def test_remove(self):
+        before = self.ok("eval", self.base, *self.IDS).json
+        self.ok("skill", "add", self.base, "--id", "s", "--from", self.donor)
+        self.ok("skill", "add", self.base, "--id", "t", "--from", self.donor, "--tensors", "ffn")
+        self.ok("skill", "remove", self.base, "s")
+        self.assertEqual([s["id"] for s in self.ok("skill", "list", self.base, "--json").json], ["t"])
+        self.assertEqual(len(self.tensors()), 1)
+        self.ok("skill", "remove", self.base, "t")
+        self.assertEqual(self.ok("skill", "list", self.base).out, "no skills\n")
+        self.assertEqual(self.ok("eval", self.base, *self.IDS).json, before)
+        self.ok("verify", self.base)
+        self.ok("skill", "add", self.base, "--id", "s", "--from", self.donor)  # the id is free again
+
+    def test_quality_is_measured_and_kept(self):
+        text = self.path("text")
+        with open(text, "w") as f:
+            f.write("The quick brown fox jumps over the lazy dog. " * 30)
+        self.ok("skill", "add", self.base, "--id", "s", "--from", self.donor)
+        r = self.ok("skill", "quality", self.base, "s", "--text", text, "--json").json
+        plain = self.ok("ppl", self.base, text, "--json").json
+        skill = self.ok("ppl", self.base, text, "--json", "--skill", "s").json
+        self.assertAlmostEqual(r["backbone"] / plain["ppl"], 1, delta=1e-12)
+        self.assertAlmostEqual(r["overlaid"] / skill["ppl"], 1, delta=1e-12)
+        self.assertEqual(r["tokens"], plain["n_tokens"])
+        kept = self.ok("skill", "list", self.base, "--json").json[0]["quality"]
+        self.assertEqual(kept, dict(r, file="text",
+                                    dataset_sha256=hashlib.sha256(tool.read(text)).hexdigest()))
+        self.ok("verify", self.base)
+
+    def test_what_cannot_be_added(self):
+        add = ("skill", "add", self.base, "--from")
+        self.ok(*add, self.donor, "--id", "s")
+        before = tool.read(self.base)
+        self.assertIn("of this id", self.fails(FAILED, *add, self.donor, "--id", "s").err)
+        for bad in ("", "a.b", "a/b", "x" * 65, "\u00e9"):
+            self.assertIn("A-Z", self.fails(FAILED, *add, self.donor, "--id", bad).err)
+        self.assertIn("differs enough", self.fails(FAILED, *add, self.path("hf"), "--id", "t").err)
+        self.fails(FAILED, *add, self.path("nowhere"), "--id", "t")
+        self.fails(USAGE, *add, self.donor)
+        self.fails(USAGE, "skill", "add", self.base, "--id", "t")
+        other = os.path.join(tool.FILES, "tiny-moe.cmf")
+        self.assertIn("donor has no tensor", self.fails(FAILED, *add, other, "--id", "t").err)
+        self.assertIn("the file has no skill", self.fails(FAILED, "skill", "remove", self.base, "t").err)
+        self.fails(FAILED, "skill", "quality", self.base, "t", "--text", self.donor + "/config.json")
+        self.assertEqual(tool.read(self.base), before)
 
 
 if __name__ == "__main__":
