@@ -2,6 +2,7 @@
 /* GB/s of weights and GOP/s of each row of kernels.def, next to a plain read loop in the same run.
  *
  *   bench_kernels [--cols 1024] [--mb 96] [--batch 256] [--seconds 0.4] [--only NAME]
+ *                 [--width BITS]   of every row of vbit; default: a mixture whose mean is 4.25
  */
 #include <math.h>
 
@@ -18,8 +19,9 @@ struct work {
     csn_x8 x8;
     uint64_t n;
     float *y;
-    const uint8_t *bytes;
+    uint8_t *bytes;
     size_t n_bytes;
+    uint8_t width; /* of rows of vbit; 0 = mixed */
     volatile uint64_t sink[64];
 };
 
@@ -55,13 +57,21 @@ static double bytes_per_row(const char *name, uint64_t cols) {
                  {"f32", 4, 0},
                  {"f16", 2, 0},
                  {"bf16", 2, 0},
-                 {"q4tp", 16.625 / 32, 5}};
+                 {"q4tp", 16.625 / 32, 5},
+                 {"vbit", 4.25 / 8 + 2.0 / 32, 1}};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         if (strcmp(sizes[i].name, name) == 0) {
             return sizes[i].per_weight * (double)cols + sizes[i].per_row;
         }
     }
     return 0;
+}
+
+static void set_widths(const struct work *w, uint8_t *bits) {
+    static const uint8_t mixed[8] = {4, 5, 3, 4, 5, 4, 4, 5};
+    for (uint64_t r = 0; r < w->w.rows; r++) {
+        bits[r] = w->width != 0 ? w->width : mixed[r * 5 % 8];
+    }
 }
 
 struct kernel {
@@ -101,6 +111,9 @@ static void bench_kernel(const struct kernel *k, csn_pool *pool, struct work *w,
                          uint64_t batch, const csn_dtype *dtype) {
     unsigned threads = csn_pool_n_threads(pool);
     double row = bytes_per_row(k->dtype, w->w.cols);
+    if (strcmp(k->dtype, "vbit") == 0 && w->width != 0) {
+        row += (w->width - 4.25) / 8 * (double)w->w.cols;
+    }
     w->i8 = k->matmul_i8;
     w->f32 = k->matmul_f32;
     w->quantise = k->quantise_x8;
@@ -122,6 +135,10 @@ static void bench_kernel(const struct kernel *k, csn_pool *pool, struct work *w,
             rows = 512;
         }
         w->w.rows = rows / 16 * 16;
+        w->w.nbytes = (uint64_t)(row * (double)w->w.rows);
+        if (strcmp(k->dtype, "vbit") == 0) {
+            set_widths(w, w->bytes);
+        }
         bench_time t = bench_run(pool, region, w, seconds);
         line(k->op, k->dtype, k->isa, threads, w->n, row * (double)w->w.rows,
              2.0 * (double)w->w.rows * (double)w->w.cols * (double)w->n, t);
@@ -155,6 +172,7 @@ int main(int argc, char **argv) {
     w.x8 = csn_x8_make(bench_alloc(x8_bytes), batch, cols);
     csn_kernel_quantise_x8()(x, cols, &w.x8, 0, batch);
     w.bytes = bytes;
+    w.width = (uint8_t)bench_arg(argc, argv, "--width", 0);
     w.n_bytes = n_bytes;
     w.w = (csn_matrix){.data = bytes, .nbytes = n_bytes, .cols = cols};
     w.y = bench_alloc((n_bytes * 2 / cols + 65536) * sizeof(float) + batch * 4096 * sizeof(float));

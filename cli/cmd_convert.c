@@ -231,6 +231,7 @@ int cli_convert(const cli_args *args, const char *source, const char *target,
         .n_threads = (uint32_t)cli_int(args, "threads", 0),
         .overwrite = what->overwrite,
         .reference_encoder = what->reference_encoder,
+        .mean_bits = what->mean_bits,
         .on_progress = on_progress,
         .on_tensor = on_tensor,
         .on_log = on_log,
@@ -284,6 +285,18 @@ static int parse_rule(const cli_args *args, const char *text, char **copy,
                            eq + 1);
 }
 
+static bool is_vbit(const char *type) {
+    return type != NULL && strncmp(type, "vbit", 4) == 0;
+}
+
+static bool writes_vbit(const cli_args *args, const caisson_tensor_rule *rules, size_t n) {
+    bool does = is_vbit(cli_text(args, "quant", NULL));
+    for (size_t i = 0; i < n; i++) {
+        does = does || is_vbit(rules[i].quant);
+    }
+    return does;
+}
+
 static int run(const cli_args *args) {
     const char *target = cli_text(args, "output", NULL);
     if (target == NULL) {
@@ -296,6 +309,10 @@ static int run(const cli_args *args) {
     for (size_t i = 0; rc == CLI_OK && list != NULL && i < rules->n_list; i++) {
         rc = parse_rule(args, rules->list[i], &copies[i], &list[i]);
     }
+    if (rc == CLI_OK && list != NULL && cli_has(args, "bits") &&
+        !writes_vbit(args, list, rules->n_list)) {
+        rc = cli_usage_error(args->command, "--bits is for the types vbit and vbit_ro");
+    }
     if (rc == CLI_OK) {
         cli_convert_job what = {
             .quant = cli_text(args, "quant", NULL),
@@ -303,6 +320,7 @@ static int run(const cli_args *args) {
             .n_rules = rules->n_list,
             .overwrite = cli_has(args, "force"),
             .reference_encoder = strcmp(cli_text(args, "encoder", "search"), "reference") == 0,
+            .mean_bits = cli_real(args, "bits", 0),
             .json = cli_has(args, "json"),
             .summary = stdout,
         };
@@ -339,6 +357,14 @@ static const cli_option options[] = {
      .value = "PATTERN=TYPE",
      .help = "Another type for the tensors whose names match (* and ? as in a shell); may be "
              "given several times, the first match counts"},
+    {.name = "bits",
+     .kind = CLI_REAL,
+     .value = "B",
+     .min = 3,
+     .max = 8,
+     .help = "Types vbit and vbit_ro: bits a weight, as the mean over the rows of a tensor; loud "
+             "rows get more, quiet ones fewer",
+     .by_default = "4.25"},
     {.name = "encoder",
      .kind = CLI_CHOICE,
      .value = "WHICH",

@@ -57,8 +57,9 @@ typedef struct cli_convert_job {
     size_t n_rules;
     bool overwrite;
     bool reference_encoder;
-    bool json;     /* the summary as JSON */
-    FILE *summary; /* where it goes */
+    double mean_bits; /* vbit, vbit_ro; 0 = the default */
+    bool json;        /* the summary as JSON */
+    FILE *summary;    /* where it goes */
 } cli_convert_job;
 int cli_convert(const cli_args *args, const char *source, const char *target,
                 const cli_convert_job *job);

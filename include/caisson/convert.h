@@ -49,6 +49,8 @@ typedef struct caisson_convert_options {
     /* Where the format leaves a choice of scales (q4_block, q4_tiled, q4tp): the bytes of its
      * reference in place of the search for the smallest squared error. */
     bool reference_encoder;
+    /* vbit, vbit_ro: bits a weight, meant over the rows of each tensor; 3 to 8, 0 = 4.25. */
+    double mean_bits;
 } caisson_convert_options;
 
 /* Errors: CAISSON_E_EXISTS (target there, no overwrite), _BUSY (another conversion is writing the

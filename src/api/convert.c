@@ -89,12 +89,15 @@ caisson_status caisson_convert(const char *source, const char *target,
     CSN_TRY(csn_api_options(options, sizeof(o), &o, err));
     CSN_API_NEED(o.n_rules == 0 || o.rules != NULL, err, "rules must not be NULL");
     CSN_API_NEED(o.n_rules <= UINT32_MAX, err, "too many rules");
+    CSN_API_NEED(o.mean_bits == 0 || (o.mean_bits >= 3 && o.mean_bits <= 8), err,
+                 "mean_bits must be 0 or within 3 and 8");
     bridge b = {&o};
     csn_progress progress = {on_progress, &b};
     csn_log log = {o.on_log != NULL ? on_log : NULL, &b, CSN_LOG_INFO};
     csn_convert_options co = {
         .n_rules = (uint32_t)o.n_rules,
-        .encode = {.encoder = o.reference_encoder ? CSN_ENCODER_REFERENCE : CSN_ENCODER_SEARCH},
+        .encode = {.encoder = o.reference_encoder ? CSN_ENCODER_REFERENCE : CSN_ENCODER_SEARCH,
+                   .mean_bits = (float)o.mean_bits},
         .n_threads = o.n_threads,
         .overwrite = o.overwrite,
         .progress = &progress,

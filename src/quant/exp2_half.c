@@ -91,9 +91,8 @@ float csn_exp2_half(uint16_t h) {
     return csn_f32_from_bits(csn_f32_bits(y) + above);
 }
 
-float csn_log2_half(uint16_t h) {
-    int exponent = (int)(h >> 10 & 31u) - 15;
-    double m = 1.0 + (double)(h & 0x3ffu) / 1024.0;
+/* log2 of m * 2^exponent, m in [1, 2), rounded to f32. */
+static float log2_of(double m, int exponent) {
     if (m > 1.4142135623730951) {
         m /= 2;
         exponent++;
@@ -106,7 +105,16 @@ float csn_log2_half(uint16_t h) {
         sum = (sum + 1.0 / (double)k) * z2;
     }
     double ln = 2.0 * (z + z * sum);
-    float y = (float)((double)exponent + ln * 1.44269504088896340736); /* 1 / ln 2 */
+    return (float)((double)exponent + ln * 1.44269504088896340736); /* 1 / ln 2 */
+}
+
+float csn_log2(float x) {
+    uint32_t b = csn_f32_bits(x);
+    return log2_of(1.0 + (double)(b & 0x7fffffu) * 0x1p-23, (int)(b >> 23) - 127);
+}
+
+float csn_log2_half(uint16_t h) {
+    float y = log2_of(1.0 + (double)(h & 0x3ffu) / 1024.0, (int)(h >> 10 & 31u) - 15);
     if (contains(log2_above, sizeof(log2_above) / sizeof(log2_above[0]), h)) {
         y = csn_f32_from_bits(csn_f32_bits(y) + 1);
     } else if (contains(log2_below, sizeof(log2_below) / sizeof(log2_below[0]), h)) {

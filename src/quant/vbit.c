@@ -4,8 +4,11 @@
  *   vbit     [u8 bits: rows][f16 scale: rows * cols / 32][packed rows]
  *   vbit_ro  the same with u32 offset[rows + 1] before the packed rows
  *
- * A row takes ceil(cols * bits / 8) bytes. The payload's length follows from the widths, so they
- * are checked at open; decoding comes with the issue that runs these dtypes. */
+ * A row takes cols * bits / 8 bytes. The payload's length follows from the widths, so they are
+ * checked at open. scale = S(absmax(group) / zero), code = round half even(v / scale) + zero. */
+#include "quant/vbit.h"
+
+#include "base/alloc.h"
 #include "quant/quant_internal.h"
 
 /* Bytes of widths, scales and, with offsets, of the table; false when it overflows. */
@@ -73,6 +76,201 @@ static caisson_status vbit_ro_check(const csn_shape *shape, const uint8_t *data,
     return check(shape, data, nbytes, true, err);
 }
 
+csn_vbit csn_vbit_parts(const csn_matrix *m) {
+    csn_vbit v = {.bits = m->data,
+                  .scales = m->data + m->rows,
+                  .rows = m->rows,
+                  .n_groups = m->cols / CSN_GROUP,
+                  .has_offsets = m->dtype == &csn_dtype_vbit_ro};
+    v.packed = v.scales + 2 * v.rows * v.n_groups + (v.has_offsets ? 4 * (v.rows + 1) : 0);
+    return v;
+}
+
+/* Sum of n bytes, each below 32: eight at a time in the bytes of a word. */
+static uint64_t sum_of_bytes(const uint8_t *p, uint64_t n) {
+    enum { AT_ONCE = 7 }; /* words whose bytes add up without a carry: 7 * 31 < 256 */
+    uint64_t sum = 0;
+    uint64_t i = 0;
+    while (n - i >= 8) {
+        uint64_t words = (n - i) / 8 < AT_ONCE ? (n - i) / 8 : AT_ONCE;
+        uint64_t in_bytes = 0;
+        for (uint64_t k = 0; k < words; k++) {
+            uint64_t w;
+            memcpy(&w, p + i + 8 * k, sizeof(w));
+            in_bytes += w;
+        }
+        i += 8 * words;
+        uint64_t pairs = (in_bytes & UINT64_C(0x00ff00ff00ff00ff)) +
+                         (in_bytes >> 8 & UINT64_C(0x00ff00ff00ff00ff));
+        sum += pairs * UINT64_C(0x0001000100010001) >> 48;
+    }
+    for (; i < n; i++) {
+        sum += p[i];
+    }
+    return sum;
+}
+
+const uint8_t *csn_vbit_row(const csn_vbit *v, uint64_t row) {
+    return v->packed + (v->has_offsets ? csn_load32(v->packed - 4 * (v->rows + 1 - row))
+                                       : 4 * v->n_groups * sum_of_bytes(v->bits, row));
+}
+
+static void vbit_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out) {
+    if (n == 0) {
+        return;
+    }
+    csn_vbit v = csn_vbit_parts(m);
+    uint64_t row = i0 / m->cols;
+    const uint8_t *p = csn_vbit_row(&v, row);
+    uint64_t end = i0 + n;
+    for (; i0 < end; row++) {
+        uint64_t first = row * m->cols;
+        uint64_t stop = first + m->cols < end ? first + m->cols : end;
+        unsigned bits = v.bits[row];
+        int zero = csn_vbit_zero(bits);
+        for (; i0 < stop; i0++) {
+            float s = csn_half_to_f32(csn_load16(v.scales + i0 / CSN_GROUP * 2));
+            *out++ = (float)((int)csn_vbit_code(p, bits, i0 - first) - zero) * s;
+        }
+        p += csn_vbit_row_bytes(&v, row);
+    }
+}
+
+/* ---- writing ---- */
+
+/* 32 codes of `bits` bits, the first in the highest: 4 * bits bytes. */
+static void pack(const uint8_t code[CSN_GROUP], unsigned bits, uint8_t *out) {
+    unsigned have = 0;
+    unsigned v = 0;
+    for (int i = 0; i < CSN_GROUP; i++) {
+        v = v << bits | code[i];
+        for (have += bits; have >= 8; have -= 8) {
+            *out++ = (uint8_t)(v >> (have - 8));
+        }
+    }
+}
+
+struct rows {           /* of the payload that is written */
+    uint8_t *bits;      /* [rows] */
+    uint64_t *at;       /* [rows + 1] offset of each packed row */
+    uint64_t packed_at; /* offset of the packed rows */
+};
+
+static void encode_rows(csn_encode_job *job, uint64_t r0, uint64_t r1) {
+    const struct rows *rows = job->extra;
+    uint64_t n_groups = job->cols / CSN_GROUP;
+    for (uint64_t r = r0; r < r1; r++) {
+        const float *x = job->x + r * job->cols;
+        unsigned bits = rows->bits[r];
+        int zero = csn_vbit_zero(bits);
+        float top = (float)((1 << bits) - 1);
+        uint8_t *scales = job->out + job->rows + 2 * r * n_groups;
+        uint8_t *out = job->out + rows->packed_at + rows->at[r];
+        for (uint64_t g = 0; g < n_groups; g++, x += CSN_GROUP, out += 4 * bits) {
+            uint8_t code[CSN_GROUP];
+            uint16_t h;
+            float s = csn_scale_rule(csn_absmax(x, CSN_GROUP) / (float)zero, &h);
+            csn_note_inf(job, h);
+            csn_store16(scales + 2 * g, h);
+            for (int i = 0; i < CSN_GROUP; i++) {
+                float q = csn_round_even(csn_clamp(x[i] / s, -256.0f, 256.0f)) + (float)zero;
+                code[i] = (uint8_t)csn_clamp(q, 0.0f, top);
+            }
+            pack(code, bits, out);
+        }
+    }
+}
+
+/* Widths, and from them where each row goes and how long the payload is. */
+static caisson_status lay_out(csn_encode_job *job, const csn_shape *shape, csn_pool *pool,
+                              struct rows *rows, csn_buf *out, caisson_error *err) {
+    const csn_encode_options *o = job->options;
+    bool has_offsets = job->dtype == &csn_dtype_vbit_ro;
+    CSN_TRY(CSN_NEW((size_t)job->rows + 1, &rows->bits, err));
+    CSN_TRY(CSN_NEW((size_t)job->rows + 1, &rows->at, err));
+    if (o->row_bits != NULL) {
+        memcpy(rows->bits, o->row_bits, (size_t)job->rows);
+    } else {
+        float *level;
+        CSN_TRY(CSN_NEW((size_t)job->rows + 1, &level, err));
+        csn_vbit_levels(job->x, shape, pool, level);
+        csn_vbit_widths(level, job->rows, o->mean_bits != 0 ? o->mean_bits : CSN_VBIT_MEAN_BITS, 0,
+                        rows->bits);
+        csn_free(level);
+    }
+    for (uint64_t r = 0; r < job->rows; r++) {
+        rows->at[r + 1] = rows->at[r] + job->cols / 8 * rows->bits[r];
+    }
+    if (!prefix_bytes(shape, has_offsets, &rows->packed_at)) {
+        return csn_fail_nbytes(err);
+    }
+    CSN_TRY(csn_encode_room(job, rows->packed_at + rows->at[job->rows], out, err));
+    memcpy(job->out, rows->bits, (size_t)job->rows);
+    for (uint64_t r = 0; has_offsets && r <= job->rows; r++) {
+        csn_store32(job->out + rows->packed_at - 4 * (job->rows + 1 - r), (uint32_t)rows->at[r]);
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status encode(const csn_dtype *d, const float *x, const csn_shape *shape,
+                             const csn_encode_options *options, csn_pool *pool, csn_buf *out,
+                             caisson_error *err) {
+    csn_encode_job job;
+    struct rows rows = {0};
+    uint64_t ignored;
+    CSN_TRY(d->about_nbytes(shape, options, &ignored, err)); /* the shape can have this dtype */
+    CSN_TRY(csn_encode_begin(d, x, shape, options, out, &job, err));
+    job.extra = &rows;
+    caisson_status status = lay_out(&job, shape, pool, &rows, out, err);
+    if (status == CAISSON_OK) {
+        csn_encode_split(pool, &job, encode_rows, job.rows);
+        status = csn_encode_end(&job, err);
+    }
+    csn_free(rows.bits);
+    csn_free(rows.at);
+    return status;
+}
+
+static caisson_status about(const csn_shape *shape, const csn_encode_options *o, bool has_offsets,
+                            uint64_t *ret, caisson_error *err) {
+    uint64_t n;
+    uint64_t prefix;
+    CSN_TRY(csn_shape_need_groups(shape, "vbit needs whole groups of 32", err));
+    CSN_TRY(csn_shape_count_or_fail(shape, &n, err));
+    if (n > INT64_MAX / 16 || !prefix_bytes(shape, has_offsets, &prefix)) {
+        return csn_fail_nbytes(err);
+    }
+    if (has_offsets && n > UINT32_MAX) {
+        return CSN_FAIL(err, CAISSON_E_BOUNDS, .what = "vbit_ro has row offsets of 32 bits",
+                        CSN_VALUES(UINT32_MAX, n));
+    }
+    double mean = (double)(o->mean_bits != 0 ? o->mean_bits : CSN_VBIT_MEAN_BITS);
+    *ret = prefix + (uint64_t)((double)n / 8 * mean);
+    return CAISSON_OK;
+}
+
+static caisson_status vbit_about(const csn_shape *shape, const csn_encode_options *options,
+                                 uint64_t *ret, caisson_error *err) {
+    return about(shape, options, false, ret, err);
+}
+
+static caisson_status vbit_ro_about(const csn_shape *shape, const csn_encode_options *options,
+                                    uint64_t *ret, caisson_error *err) {
+    return about(shape, options, true, ret, err);
+}
+
+static caisson_status vbit_encode(const float *x, const csn_shape *shape,
+                                  const csn_encode_options *options, csn_pool *pool, csn_buf *out,
+                                  caisson_error *err) {
+    return encode(&csn_dtype_vbit, x, shape, options, pool, out, err);
+}
+
+static caisson_status vbit_ro_encode(const float *x, const csn_shape *shape,
+                                     const csn_encode_options *options, csn_pool *pool,
+                                     csn_buf *out, caisson_error *err) {
+    return encode(&csn_dtype_vbit_ro, x, shape, options, pool, out, err);
+}
+
 static uint64_t vbit_check_bytes(const csn_shape *shape, uint64_t nbytes) {
     return shape->n_dims == 2 && shape->dim[0] < nbytes ? shape->dim[0] : nbytes;
 }
@@ -91,6 +289,9 @@ const csn_dtype csn_dtype_vbit = {
     .group = CSN_GROUP,
     .check = vbit_check,
     .check_bytes = vbit_check_bytes,
+    .decode = vbit_decode,
+    .encode = vbit_encode,
+    .about_nbytes = vbit_about,
 };
 
 const csn_dtype csn_dtype_vbit_ro = {
@@ -101,4 +302,7 @@ const csn_dtype csn_dtype_vbit_ro = {
     .group = CSN_GROUP,
     .check = vbit_ro_check,
     .check_bytes = vbit_ro_check_bytes,
+    .decode = vbit_decode,
+    .encode = vbit_ro_encode,
+    .about_nbytes = vbit_ro_about,
 };

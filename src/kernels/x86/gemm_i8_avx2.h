@@ -17,6 +17,10 @@
 
 #include "kernels/x86/i8_avx2.h"
 
+/* Two octets of rows with 4-bit codes and a scale a group; or one octet with 8-bit codes and a
+ * scale a row, or a group. */
+enum gemm_form { GEMM_4BIT, GEMM_8BIT, GEMM_8BIT_GROUPS };
+
 enum {
     GEMM_COLS = 6,     /* vectors of x in a tile */
     GEMM_GROUPS = 128, /* groups of a packed panel: 64 KiB of planes, 1/8 of an L2 */
@@ -25,7 +29,7 @@ enum {
 
 struct gemm_panel {
     _Alignas(64) uint8_t plane[GEMM_GROUPS][8][2][32]; /* [group][4 columns][plane][8 rows][4] */
-    _Alignas(64) float scale[GEMM_GROUPS][2][8];       /* 4-bit: [group][octet][row] */
+    _Alignas(64) float scale[GEMM_GROUPS][2][8];       /* of groups: [group][octet][row] */
 };
 
 /* Packs groups [g0, g0 + ng) of `n_rows` rows from r on (8 for 8-bit, 16 for 4-bit; rows past the
@@ -50,8 +54,9 @@ CSN_INLINE void gemm_dots(const uint8_t (*plane)[2][32], const int8_t *q, uint64
 }
 
 /* Adds ng groups from g0 on to the lanes of nc vectors from t on. lane: [8][nc * octets][8 rows] */
-CSN_INLINE void gemm_tile(const struct gemm_panel *p, bool is_8bit, const csn_x8 *x, uint64_t t,
-                          int nc, uint64_t g0, uint64_t ng, float *lane) {
+CSN_INLINE void gemm_tile(const struct gemm_panel *p, enum gemm_form form, const csn_x8 *x,
+                          uint64_t t, int nc, uint64_t g0, uint64_t ng, float *lane) {
+    const bool is_8bit = form != GEMM_4BIT;
     const __m256i one = _mm256_set1_epi16(1);
     const int8_t *q = x->q + t * x->q_stride + g0 * 32;
     const float *scale = x->scale + t * x->g_stride + g0;
@@ -74,6 +79,7 @@ CSN_INLINE void gemm_tile(const struct gemm_panel *p, bool is_8bit, const csn_x8
             if (is_8bit) {
                 __m256i v = _mm256_add_epi32(_mm256_madd_epi16(a[c], _mm256_set1_epi16(16)),
                                              _mm256_madd_epi16(b[c], one));
+                xs = form == GEMM_8BIT_GROUPS ? _mm256_mul_ps(s0, xs) : xs;
                 __m256 f = _mm256_mul_ps(xs, _mm256_cvtepi32_ps(v));
                 _mm256_store_ps(l + 8 * c, _mm256_add_ps(_mm256_load_ps(l + 8 * c), f));
             } else {
@@ -90,15 +96,15 @@ CSN_INLINE void gemm_tile(const struct gemm_panel *p, bool is_8bit, const csn_x8
 }
 
 /* The same for nc known only at run time. */
-CSN_INLINE void gemm_tile_any(const struct gemm_panel *p, bool is_8bit, const csn_x8 *x, uint64_t t,
-                              uint64_t nc, uint64_t g0, uint64_t ng, float *lane) {
+CSN_INLINE void gemm_tile_any(const struct gemm_panel *p, enum gemm_form form, const csn_x8 *x,
+                              uint64_t t, uint64_t nc, uint64_t g0, uint64_t ng, float *lane) {
     switch (nc) {
-    case 1: gemm_tile(p, is_8bit, x, t, 1, g0, ng, lane); break;
-    case 2: gemm_tile(p, is_8bit, x, t, 2, g0, ng, lane); break;
-    case 3: gemm_tile(p, is_8bit, x, t, 3, g0, ng, lane); break;
-    case 4: gemm_tile(p, is_8bit, x, t, 4, g0, ng, lane); break;
-    case 5: gemm_tile(p, is_8bit, x, t, 5, g0, ng, lane); break;
-    default: gemm_tile(p, is_8bit, x, t, 6, g0, ng, lane); break;
+    case 1: gemm_tile(p, form, x, t, 1, g0, ng, lane); break;
+    case 2: gemm_tile(p, form, x, t, 2, g0, ng, lane); break;
+    case 3: gemm_tile(p, form, x, t, 3, g0, ng, lane); break;
+    case 4: gemm_tile(p, form, x, t, 4, g0, ng, lane); break;
+    case 5: gemm_tile(p, form, x, t, 5, g0, ng, lane); break;
+    default: gemm_tile(p, form, x, t, 6, g0, ng, lane); break;
     }
 }
 
@@ -124,13 +130,13 @@ CSN_INLINE void gemm_finish(const float *lane, int octets, uint64_t nc, const fl
 }
 
 /* y for rows [r0, r1) and n vectors. row_scale: f16 of every row, or NULL. */
-CSN_INLINE void gemm_i8(gemm_pack_fn pack, const void *ctx, bool is_8bit, const uint8_t *row_scale,
-                        const csn_x8 *x, uint64_t n, float *y, uint64_t y_stride, uint64_t r0,
-                        uint64_t r1) {
+CSN_INLINE void gemm_i8(gemm_pack_fn pack, const void *ctx, enum gemm_form form,
+                        const uint8_t *row_scale, const csn_x8 *x, uint64_t n, float *y,
+                        uint64_t y_stride, uint64_t r0, uint64_t r1) {
     struct gemm_panel panel;
     _Alignas(64) float lane[GEMM_CHUNK / GEMM_COLS][8 * GEMM_COLS * 16];
-    const uint64_t step = is_8bit ? 8 : 16;
-    const int octets = is_8bit ? 1 : 2;
+    const int octets = form == GEMM_4BIT ? 2 : 1;
+    const uint64_t step = 8 * (uint64_t)octets;
     const bool fits = x->n_groups <= GEMM_GROUPS;
     const uint64_t chunk = fits ? n : GEMM_CHUNK;
     for (uint64_t r = r0; r < r1; r += step) {
@@ -149,7 +155,7 @@ CSN_INLINE void gemm_i8(gemm_pack_fn pack, const void *ctx, bool is_8bit, const 
                     if (g0 == 0) {
                         memset(l, 0, 8 * nc * (uint64_t)octets * 8 * sizeof(float));
                     }
-                    gemm_tile_any(&panel, is_8bit, x, t, nc, g0, ng, l);
+                    gemm_tile_any(&panel, form, x, t, nc, g0, ng, l);
                     if (g0 + ng == x->n_groups) {
                         gemm_finish(l, octets, nc, row_scale != NULL ? scales : NULL,
                                     y + t * y_stride, y_stride, r, r1);

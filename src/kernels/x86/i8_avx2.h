@@ -70,6 +70,24 @@ CSN_INLINE __m256i csn_sums8(const __m256i v[8]) {
                             _mm256_permute2x128_si256(a, b, 0x31));
 }
 
+/* Sums of eight halves: of v[0..3] low, then high. Each i16 lane of v is four products of a 4-bit
+ * code, at most 4 * 15 * 127 in size, and four of them still fit. */
+CSN_INLINE __m256i csn_sums_of_halves(const __m256i v[4]) {
+    __m256i a =
+        _mm256_add_epi16(_mm256_unpacklo_epi32(v[0], v[1]), _mm256_unpackhi_epi32(v[0], v[1]));
+    __m256i b =
+        _mm256_add_epi16(_mm256_unpacklo_epi32(v[2], v[3]), _mm256_unpackhi_epi32(v[2], v[3]));
+    __m256i s = _mm256_add_epi16(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+    return _mm256_madd_epi16(s, _mm256_set1_epi16(1));
+}
+
+/* Products of 32 codes in i32: lane k of 8 holds columns 4k to 4k+3. |w| times x with the sign of w
+ * is exact in vpmaddubsw: w may be -128, x not (2 * 128 * 127 = 32512). */
+CSN_INLINE __m256i csn_dot_i8(__m256i w, __m256i x) {
+    __m256i p = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+    return _mm256_madd_epi16(p, _mm256_set1_epi16(1));
+}
+
 /* The halving tree of kernels.h. */
 CSN_INLINE float csn_tree_avx2(__m256 v) {
     __m128 a = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));

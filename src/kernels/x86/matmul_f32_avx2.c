@@ -4,6 +4,7 @@
  * decoded weight is used n times. Three rows with one vector are 12 sums: what the registers hold.
  */
 #include "kernels/x86/i8_avx2.h"
+#include "kernels/x86/vbit_avx2.h"
 
 enum {
     ROWS = 3,     /* rows decoded together */
@@ -228,6 +229,35 @@ CSN_INLINE const void *decode_q4_block(const csn_matrix *w, uint64_t r, uint64_t
     return buf;
 }
 
+struct vbit { /* a csn_matrix, and where its rows lie */
+    csn_matrix m;
+    csn_vbit v;
+    csn_vbit_at *at;
+};
+
+CSN_INLINE const void *decode_vbit(const csn_matrix *w, uint64_t r, uint64_t c, uint64_t m,
+                                   float *buf) {
+    const struct vbit *b = (const struct vbit *)(const void *)w; /* its first member */
+    const unsigned bits = b->v.bits[r];
+    const __m256i zero = _mm256_set1_epi32(csn_vbit_zero(bits));
+    const uint8_t *p = csn_vbit_walk(&b->v, b->at, r) + c / 32 * 4 * bits;
+    const uint8_t *scale = b->v.scales + 2 * (r * b->v.n_groups + c / 32);
+    uint8_t room[VBIT_ROOM];
+    for (uint64_t i = 0; i < m; i += 32, p += 4 * bits, scale += 2) {
+        const uint8_t *safe = vbit_safe(w, p, 4 * bits, room);
+        _Alignas(32) uint8_t code[32];
+        const __m256 s = _mm256_set1_ps(csn_scale16(scale));
+        _mm256_store_si256((void *)code, bits == 8 ? csn_load256(safe) : vbit_codes(safe, bits));
+        CSN_UNROLL
+        for (int k = 0; k < 4; k++) {
+            __m256i v = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(code + 8 * k)));
+            v = _mm256_sub_epi32(v, zero);
+            _mm256_store_ps(buf + i + 8 * k, _mm256_mul_ps(_mm256_cvtepi32_ps(v), s));
+        }
+    }
+    return buf;
+}
+
 #define DEFINE(dtype)                                                                              \
     void csn_matmul_f32_##dtype##_avx2(const csn_matrix *w, const float *x, uint64_t x_stride,     \
                                        uint64_t n, float *y, uint64_t y_stride, uint64_t r0,       \
@@ -242,3 +272,20 @@ DEFINE(q8_row)
 DEFINE(q8_2f)
 DEFINE(q4_block)
 DEFINE(q4_tiled)
+
+void csn_matmul_f32_vbit_avx2(const csn_matrix *w, const float *x, uint64_t x_stride, uint64_t n,
+                              float *y, uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    if (w->rows < VBIT_MIN_ROWS) {
+        matmul(decode_any, w, x, x_stride, n, y, y_stride, r0, r1);
+        return;
+    }
+    const csn_vbit v = csn_vbit_parts(w);
+    csn_vbit_at at = {r0, csn_vbit_row(&v, r0)};
+    const struct vbit m = {*w, v, &at};
+    matmul(decode_vbit, &m.m, x, x_stride, n, y, y_stride, r0, r1);
+}
+
+void csn_matmul_f32_vbit_ro_avx2(const csn_matrix *w, const float *x, uint64_t x_stride, uint64_t n,
+                                 float *y, uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    csn_matmul_f32_vbit_avx2(w, x, x_stride, n, y, y_stride, r0, r1);
+}

@@ -202,17 +202,6 @@ CSN_INLINE __m256i load_two(enum form form, const uint8_t *p) {
                : csn_load256(p);
 }
 
-/* Sums of eight halves: of v[0..3] low, then high. Each lane is four products, at most 4 * 15 * 127
- * in size, and four of them still fit i16. */
-CSN_INLINE __m256i sums_of_halves(const __m256i v[4]) {
-    __m256i a =
-        _mm256_add_epi16(_mm256_unpacklo_epi32(v[0], v[1]), _mm256_unpackhi_epi32(v[0], v[1]));
-    __m256i b =
-        _mm256_add_epi16(_mm256_unpacklo_epi32(v[2], v[3]), _mm256_unpackhi_epi32(v[2], v[3]));
-    __m256i s = _mm256_add_epi16(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
-    return _mm256_madd_epi16(s, _mm256_set1_epi16(1));
-}
-
 CSN_INLINE void step_of(enum form form, const struct few_rows *rows, struct few_at at,
                         const csn_x8 *x, uint64_t t, int nc, uint64_t j, __m256 *f) {
     const __m256i mask = _mm256_set1_epi8(15);
@@ -234,8 +223,8 @@ CSN_INLINE void step_of(enum form form, const struct few_rows *rows, struct few_
     for (int c = 0; c < nc; c++) {
         uint64_t g = (t + (uint64_t)c) * x->g_stride + 2 * j;
         __m256i offset = _mm256_castps_si256(few_two(x->offset + 2 * g));
-        __m256i s =
-            _mm256_add_epi32(sums_of_halves(v[c]), _mm256_madd_epi16(offset, _mm256_set1_epi16(1)));
+        __m256i s = _mm256_add_epi32(csn_sums_of_halves(v[c]),
+                                     _mm256_madd_epi16(offset, _mm256_set1_epi16(1)));
         f[c] = _mm256_mul_ps(_mm256_mul_ps(ws, few_two(x->scale + g)), _mm256_cvtepi32_ps(s));
     }
 }
@@ -335,7 +324,7 @@ void csn_matmul_i8_q4_block_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t 
                                   .n_steps = m.gpr / 2,
                                   .has_edge = m.gpr % 2 != 0};
     if (n >= FEW) {
-        gemm_i8(pack_q4, &m, false, NULL, x, n, y, y_stride, r0, r1);
+        gemm_i8(pack_q4, &m, GEMM_4BIT, NULL, x, n, y, y_stride, r0, r1);
     } else if (r1 - r0 < FEW_ROWS) {
         csn_matmul_i8_q4_block_ref(w, x, n, y, y_stride, r0, r1);
     } else {
@@ -358,7 +347,7 @@ void csn_matmul_i8_q4_tiled_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t 
                                   .n_steps = m.gpr / 2,
                                   .has_edge = m.gpr % 2 != 0};
     if (n >= FEW) {
-        gemm_i8(pack_q4, &m, false, NULL, x, n, y, y_stride, r0, r1);
+        gemm_i8(pack_q4, &m, GEMM_4BIT, NULL, x, n, y, y_stride, r0, r1);
     } else if (r1 - r0 < FEW_ROWS) {
         csn_matmul_i8_q4_tiled_ref(w, x, n, y, y_stride, r0, r1);
     } else {
@@ -385,7 +374,7 @@ void csn_matmul_i8_q4tp_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, f
                                   .n_steps = gpr / 2,
                                   .has_edge = gpr % 2 != 0};
     if (n >= FEW) {
-        gemm_i8(pack_q4, &m, false, NULL, x, n, y, y_stride, r0, r1);
+        gemm_i8(pack_q4, &m, GEMM_4BIT, NULL, x, n, y, y_stride, r0, r1);
     } else if (r1 - r0 < FEW_ROWS || gpr > MOST_GROUPS) {
         csn_matmul_i8_q4tp_ref(w, x, n, y, y_stride, r0, r1);
     } else {

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* int8 mode, q8_row and q8_2f (ref/matmul_i8_q8_ref.c says what they mean), AVX2.
- *
- * Few vectors: |w| times x with the sign of w is exact in vpmaddubsw (2 * 128 * 127 = 32512).
- */
+/* int8 mode, q8_row and q8_2f (ref/matmul_i8_q8_ref.c says what they mean), AVX2. */
 #include "kernels/x86/few_i8_avx2.h"
 #include "kernels/x86/gemm_i8_avx2.h"
 
@@ -12,12 +9,6 @@ struct q8 {
     uint64_t last; /* valid columns of the last group, 1 to 32 */
     uint64_t n_groups;
 };
-
-/* Partial sums of a group: lane k of 8 holds columns 4k to 4k+3. */
-CSN_INLINE __m256i dot(__m256i w, __m256i x) {
-    __m256i p = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
-    return _mm256_madd_epi16(p, _mm256_set1_epi16(1));
-}
 
 CSN_INLINE __m256i load_group(const int8_t *w, uint64_t m) {
     if (m == 32) {
@@ -40,8 +31,8 @@ CSN_INLINE void q8_step(const struct few_rows *rows, struct few_at at, const csn
         __m256i v[8];
         CSN_UNROLL
         for (int k = 0; k < FEW_ROWS; k++) {
-            v[k] = dot(csn_load256(rows->w[k] + at.w), x0);
-            v[k + 4] = dot(csn_load256(rows->w[k] + at.w + 32), x1);
+            v[k] = csn_dot_i8(csn_load256(rows->w[k] + at.w), x0);
+            v[k + 4] = csn_dot_i8(csn_load256(rows->w[k] + at.w + 32), x1);
         }
         __m256 xs = few_two(x->scale + (t + (uint64_t)c) * x->g_stride + 2 * j);
         f[c] = _mm256_mul_ps(xs, _mm256_cvtepi32_ps(csn_sums8(v)));
@@ -92,7 +83,7 @@ void csn_matmul_i8_q8_row_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n,
                          .last = w->cols % 32 == 0 ? 32 : w->cols % 32,
                          .n_groups = x->n_groups};
     if (n >= FEW) {
-        gemm_i8(pack_q8, &m, true, scales, x, n, y, y_stride, r0, r1);
+        gemm_i8(pack_q8, &m, GEMM_8BIT, scales, x, n, y, y_stride, r0, r1);
         return;
     }
     if (r1 - r0 < FEW_ROWS) {

@@ -127,6 +127,7 @@ int main(void) {
         DTYPE_TESTS(f32),   DTYPE_TESTS(f16),      DTYPE_TESTS(bf16),     DTYPE_TESTS(q8_row),
         DTYPE_TESTS(q8_2f), DTYPE_TESTS(q4_block), DTYPE_TESTS(q4_tiled), DTYPE_TESTS(q4tp),
         DTYPE_TESTS(q1),    DTYPE_TESTS(q1s),      DTYPE_TESTS(q1t),      DECODE_TESTS(q2tp),
+        DTYPE_TESTS(vbit),  DTYPE_TESTS(vbit_ro),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

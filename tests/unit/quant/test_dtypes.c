@@ -85,7 +85,7 @@ struct example {
     const char *hex;
 };
 
-/* Facts 4.2 to 4.5 and 4.11, worked by the reference. */
+/* Facts 4.2 to 4.7 and 4.11, worked by the reference. */
 static void worked_examples(void **state) {
     (void)state;
     static const float q8_row[] = {1, -2, 3, 0.5f, 0, 0, 0, 0};
@@ -97,12 +97,18 @@ static void worked_examples(void **state) {
     static float ramp[32];
     static float q4tp_a[64];
     static const float zeros[32];
+    static float loud[96] = {[0] = 8, [32] = 1, [64] = 0.125f};
+    static float quiet[64] = {1};
     for (int i = 0; i < 32; i++) {
+        quiet[i] = i == 0 ? 1 : 0.5f;
+        quiet[32 + i] = 0.125f;
         ramp[i] = (float)(i - 16);
         q4tp_a[i] = i == 0 ? 7 : 1;
         q4tp_a[32 + i] = i == 0 ? 3.5f : -0.5f;
     }
 #define X4 "88888888"
+#define F8 "7f7f7f7f7f7f7f7f"
+#define S5 "7777777777"
     const struct example list[] = {
         {"q8_row", 2, 4, q8_row,
          "2aab7f1500000000"
@@ -125,6 +131,17 @@ static void worked_examples(void **state) {
         {"q4tp", 1, 32, zeros,
          X4 X4 X4 X4 "00cb0100"
                      "00"},
+        {"vbit", 3, 32, loud,
+         "080403"
+         "082c92305529"
+         "fe" F8 F8 F8 "7f7f7f7f7f7f7f"
+         "e7" S5 S5 S5 "cdb6db6db6db6db6db6db6db"},
+        {"vbit_ro", 2, 32, quiet,
+         "0603"
+         "21285529"
+         "000000001800000024000000"
+         "fafbefbefbefbefbefbefbefbefbefbefbefbefbefbefbef"
+         "db6db6db6db6db6db6db6db6"},
     };
     for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
         const csn_dtype *d = csn_dtype_by_name(csn_str_from(list[i].dtype));

@@ -97,7 +97,7 @@ static void an_absent_tensor_is_named(void **state) {
 
 static void dtypes_that_cannot_run_are_refused_by_name(void **state) {
     (void)state;
-    static const char *const names[] = {"mix8_4", "q4_col", "u8", "vbit"};
+    static const char *const names[] = {"mix8_4", "q4_col", "u8"};
     caisson_error err;
     csn_matrix m;
     csn_store *s = open_store(CMF_GOLDEN "files/tiny-all-dtypes.cmf", false, false);
