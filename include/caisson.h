@@ -32,6 +32,7 @@
 #include "caisson/generate.h"
 #include "caisson/inspect.h"
 #include "caisson/limits.h"
+#include "caisson/masks.h"
 #include "caisson/model.h"
 #include "caisson/sign.h"
 #include "caisson/skill.h"

@@ -48,6 +48,7 @@ typedef struct csn_cmf_mask {
     uint32_t task_id;
     float sparsity;
     const csn_jval *quality; /* NULL = not measured */
+    const csn_jval *meta;    /* its object in the file, with what we do not know; NULL = new */
     uint32_t n_ffn_rows;     /* num_layers, or one a visit: num_layers * num_loops */
     const uint8_t *ffn;      /* [n_ffn_rows][ceil(intermediate_size / 8)] */
     const uint8_t *heads;    /* [num_layers][ceil(num_attention_heads / 8)] */
@@ -150,6 +151,11 @@ void csn_cmf_close(csn_cmf *c); /* NULL is fine */
 
 /* Reads a whole section (vocab, masks, ...) into *ret; an empty section gives an empty buffer. */
 caisson_status csn_cmf_read_section(csn_cmf *c, int section, csn_buf *ret, caisson_error *err);
+
+/* The section's bytes, appended to `out`; none for no masks. A mask with `meta` keeps its text save
+ * for quality. */
+caisson_status csn_cmf_masks_write(const csn_cmf_masks *masks, const csn_arch *arch, csn_buf *out,
+                                   caisson_error *err);
 
 /* CAISSON_E_MISSING lists the names that there are; CAISSON_E_ARG: two masks have this one. */
 caisson_status csn_cmf_find_mask(const csn_cmf_masks *masks, csn_str name, const csn_cmf_mask **ret,

@@ -83,6 +83,7 @@ static caisson_status parse_mask(const csn_jval *v, const uint8_t *bytes, uint64
     csn_cmf_mask m;
     CSN_TRY(csn_jfields_read(v, mask_fields, CSN_N_FIELDS(mask_fields), "masks", &raw, NULL, err));
     m = raw.m;
+    m.meta = v;
     if (m.quality != NULL) {
         CSN_TRY(csn_jfields_read(m.quality, quality_fields, CSN_N_FIELDS(quality_fields),
                                  "masks.quality", NULL, NULL, err));
