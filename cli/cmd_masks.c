@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* masks: the task masks of a file, listed or shown layer by layer. */
+/* masks: the task masks of a file: listed, shown layer by layer, made, measured, removed. */
 #include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "commands.h"
 #include "open.h"
+#include "score.h"
 #include "term.h"
 
-enum { MAX_JSON = 256 << 20 };
+enum { MAX_JSON = 256 << 20, MAX_INPUT = 1 << 28 };
 
 static void put(csn_str s) {
     cli_put_printable(stdout, s.ptr, s.len);
@@ -112,21 +115,10 @@ static int show(const cli_args *args, const csn_jval *all, const char *name) {
                          name);
 }
 
-static int act(const cli_args *args, const csn_jval *all) {
-    const char *action = args->positional[0];
-    if (strcmp(action, "list") == 0 && args->n_positional == 2) {
-        return list(args, all);
-    }
-    if (strcmp(action, "show") == 0 && args->n_positional == 3) {
-        return show(args, all, args->positional[2]);
-    }
-    (void)cli_fail_text(args, "what to do: list FILE, or show FILE NAME");
-    return CLI_USAGE;
-}
-
-static int run(const cli_args *args) {
+/* list and show: from what the library tells of the file. */
+static int describe(const cli_args *args, const char *path, const char *name) {
     caisson_file *file;
-    int rc = cli_open_file(args, args->positional[1], &file);
+    int rc = cli_open_file(args, path, &file);
     if (rc != CLI_OK) {
         return rc;
     }
@@ -137,7 +129,8 @@ static int run(const cli_args *args) {
         csn_json_parse(csn_str_make(text.ptr, text.n), 0, &doc, &err) != CAISSON_OK) {
         rc = cli_fail(args, &err);
     } else {
-        rc = act(args, csn_jval_get(csn_json_root(doc), "masks"));
+        const csn_jval *all = csn_jval_get(csn_json_root(doc), "masks");
+        rc = name == NULL ? list(args, all) : show(args, all, name);
     }
     csn_json_free(doc);
     caisson_text_free(&text);
@@ -145,17 +138,234 @@ static int run(const cli_args *args) {
     return rc;
 }
 
+/* The file of --text. */
+static int read_text(const cli_args *args, char **ret, size_t *ret_n) {
+    const char *path = cli_text(args, "text", NULL);
+    if (path == NULL) {
+        return cli_usage_error(args->command, "--text FILE is missing: the text to work with");
+    }
+    return cli_read_text(args, path, MAX_INPUT, ret, ret_n);
+}
+
+static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
+    cli_progress_show(ctx, stage, done, total);
+    return !cli_interrupted();
+}
+
+static int make(const cli_args *args, const char *path, const char *name) {
+    char *text;
+    size_t n;
+    int rc = read_text(args, &text, &n);
+    if (rc != CLI_OK) {
+        return rc;
+    }
+    cli_progress progress;
+    caisson_error err;
+    float sparsity;
+    caisson_mask_options o = {
+        .struct_size = sizeof(o),
+        .text = text,
+        .text_n = n,
+        .sparsity = (float)cli_real(args, "sparsity", 0.5),
+        .head_sparsity = (float)cli_real(args, "head-sparsity", 0),
+        .scattered = cli_has(args, "scattered"),
+        .description = cli_text(args, "description", NULL),
+        .replace = cli_has(args, "force"),
+        .make_default = cli_has(args, "default"),
+        .n_threads = (uint32_t)cli_int(args, "threads", 0),
+        .on_progress = on_progress,
+        .ctx = &progress,
+    };
+    cli_progress_init(&progress, "tokens", false);
+    caisson_status status = caisson_mask_make(path, name, &o, &sparsity, &err);
+    cli_progress_end(&progress);
+    free(text);
+    if (status != CAISSON_OK) {
+        return cli_fail(args, &err);
+    }
+    if (cli_has(args, "json")) {
+        csn_buf out = CSN_BUF_INIT(4096);
+        csn_jw w = csn_jw_begin(&out, &err);
+        csn_jw_object(&w);
+        csn_jw_key(&w, CSN_STR("name"));
+        csn_jw_str(&w, csn_str_from(name));
+        csn_jw_key(&w, CSN_STR("sparsity"));
+        csn_jw_f32(&w, sparsity);
+        csn_jw_object_end(&w);
+        return cli_put_json(args, &w, &out, &err);
+    }
+    put(csn_str_from(name));
+    printf(": made, %.1f %% is off. What it costs is not known before caisson masks measure.\n",
+           (double)sparsity * 100);
+    return CLI_OK;
+}
+
+/* Perplexity of the text under a task ("" = none). */
+static int score(const cli_args *args, caisson_model *model, const char *task, const char *text,
+                 size_t n, cli_score *ret) {
+    caisson_error err;
+    caisson_session *session;
+    uint32_t trained = caisson_model_n_ctx_train(model);
+    uint32_t usual = trained != 0 && trained < CLI_SCORE_CTX ? trained : CLI_SCORE_CTX;
+    caisson_session_options o = cli_session_options(args, CAISSON_COMPUTE_F32, usual);
+    o.task = task;
+    if (caisson_session_new(model, &o, &session, &err) != CAISSON_OK) {
+        return cli_fail(args, &err);
+    }
+    int rc = cli_score_text(args, model, session, NULL, text, n, ret);
+    caisson_session_free(session);
+    return rc;
+}
+
+static int print_measured(const cli_args *args, const char *name, const caisson_mask_quality *q) {
+    if (!cli_has(args, "json")) {
+        put(csn_str_from(name));
+        printf(": perplexity %.4f, without the mask %.4f (%" PRIu64 " tokens); written down\n",
+               q->value, q->baseline_dense, q->n_samples);
+        return CLI_OK;
+    }
+    caisson_error err;
+    csn_buf out = CSN_BUF_INIT(4096);
+    csn_jw w = csn_jw_begin(&out, &err);
+    csn_jw_object(&w);
+    csn_jw_key(&w, CSN_STR("metric"));
+    csn_jw_str(&w, csn_str_from(q->metric));
+    csn_jw_key(&w, CSN_STR("value"));
+    csn_jw_f64(&w, q->value);
+    csn_jw_key(&w, CSN_STR("baseline_dense"));
+    csn_jw_f64(&w, q->baseline_dense);
+    csn_jw_key(&w, CSN_STR("n_samples"));
+    csn_jw_u64(&w, q->n_samples);
+    csn_jw_object_end(&w);
+    return cli_put_json(args, &w, &out, &err);
+}
+
+static int measure(const cli_args *args, const char *path, const char *name) {
+    char *text;
+    size_t n;
+    int rc = read_text(args, &text, &n);
+    if (rc != CLI_OK) {
+        return rc;
+    }
+    cli_score dense;
+    cli_score masked;
+    caisson_error err;
+    caisson_model *model = NULL;
+    rc = cli_open_model(args, path, CLI_PART_RAW, &model);
+    if (rc == CLI_OK) {
+        rc = score(args, model, name, text, n, &masked);
+    }
+    if (rc == CLI_OK) {
+        rc = score(args, model, "", text, n, &dense);
+    }
+    caisson_model_close(model);
+    if (rc == CLI_OK) {
+        caisson_mask_quality q = {.struct_size = sizeof(q),
+                                  .metric = "ppl",
+                                  .value = exp(masked.nll / (double)masked.n),
+                                  .baseline_dense = exp(dense.nll / (double)dense.n),
+                                  .n_samples = masked.n,
+                                  .dataset = text,
+                                  .dataset_n = n};
+        rc = caisson_mask_set_quality(path, name, &q, &err) == CAISSON_OK
+                 ? print_measured(args, name, &q)
+                 : cli_fail(args, &err);
+    }
+    free(text);
+    return rc;
+}
+
+static int remove_mask(const cli_args *args, const char *path, const char *name) {
+    caisson_error err;
+    return caisson_mask_remove(path, name, &err) == CAISSON_OK ? CLI_OK : cli_fail(args, &err);
+}
+
+static int run(const cli_args *args) {
+    static const struct {
+        const char *name;
+        int (*run)(const cli_args *args, const char *path, const char *name);
+        bool has_name;
+    } actions[] = {{"list", describe, false},
+                   {"show", describe, true},
+                   {"make", make, true},
+                   {"measure", measure, true},
+                   {"remove", remove_mask, true}};
+    const char *const *words = args->positional;
+    for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++) {
+        if (strcmp(words[0], actions[i].name) == 0 &&
+            args->n_positional == (actions[i].has_name ? 3u : 2u)) {
+            return actions[i].run(args, words[1], actions[i].has_name ? words[2] : NULL);
+        }
+    }
+    return cli_usage_error(args->command,
+                           "what to do: list FILE, or show, make, measure, remove FILE NAME");
+}
+
+static const cli_option options[] = {
+    {.name = "text",
+     .kind = CLI_PATH,
+     .value = "FILE",
+     .help = "make: what the task's texts look like; measure: other texts of that kind "
+             "(- is standard input)"},
+    {.name = "sparsity",
+     .kind = CLI_REAL,
+     .value = "X",
+     .min = 0,
+     .max = 0.999,
+     .help = "make: the share of each layer's neurons (of a mixture's experts) to switch off",
+     .by_default = "0.5"},
+    {.name = "head-sparsity",
+     .kind = CLI_REAL,
+     .value = "X",
+     .min = 0,
+     .max = 0.999,
+     .help = "make: the share of each layer's query heads to switch off",
+     .by_default = "0"},
+    {.name = "scattered",
+     .kind = CLI_FLAG,
+     .help = "make: choose neurons one by one, not in aligned runs of 256: better at the same "
+             "sparsity, and slower"},
+    {.name = "description", .kind = CLI_TEXT, .value = "TEXT", .help = "make: a line about it"},
+    {.name = "default", .kind = CLI_FLAG, .help = "make: runs without --task use this mask"},
+    {.name = "force", .kind = CLI_FLAG, .help = "make: replace a mask of this name"},
+    {.name = "threads",
+     .short_name = "t",
+     .kind = CLI_INT,
+     .value = "N",
+     .min = 1,
+     .max = 1024,
+     .help = "make, measure: threads",
+     .by_default = "all CPUs"},
+    {.name = "ctx",
+     .short_name = "c",
+     .kind = CLI_INT,
+     .value = "N",
+     .min = 2,
+     .max = 16777216,
+     .help = "measure: tokens of a window",
+     .by_default = "512"},
+    {0},
+};
+
 const cli_command cli_cmd_masks = {
     .name = "masks",
-    .summary = "Show the task masks of a .cmf file",
-    .positionals = "list|show FILE [NAME]",
+    .summary = "Show, make and measure the task masks of a .cmf file",
+    .positionals = "list|show|make|measure|remove FILE [NAME]",
     .min_args = 2,
     .max_args = 3,
-    .groups = {cli_file_options, cli_json_options, cli_common_options},
+    .groups = {options, cli_file_options, cli_json_options, cli_common_options},
     .details =
         "A task mask switches layers, heads, neurons and experts off; the commands that run a "
         "model take --task NAME (none = dense). The star marks the file's default task. show "
-        "prints what is on in each layer.",
-    .examples = "caisson masks list model.cmf\ncaisson masks show model.cmf coding --json",
+        "prints what is on in each layer. make runs a text through the model and switches off what "
+        "adds "
+        "least to its layers' output; measure compares the perplexity of a held-out text with and "
+        "without the mask and writes both into the file, with the text's SHA-256; a mask that "
+        "nobody measured warns when it is used. Both, and remove, grow the file behind its end: "
+        "caisson compact drops what is dead.",
+    .examples = "caisson masks list model.cmf\n"
+                "caisson masks make model.cmf coding --text code.txt --sparsity 0.5\n"
+                "caisson masks measure model.cmf coding --text other-code.txt\n"
+                "caisson run model.cmf --task coding \"Sort a list in C.\"",
     .run = run,
 };

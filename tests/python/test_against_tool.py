@@ -191,7 +191,15 @@ WITH_MASKS = [name for name in SOUND if name[:-4] in ("tiny-masks", "tiny-index"
 @unittest.skipUnless(os.access(TOOL, os.X_OK), "the tool is not built")
 @support.cases([(name, name) for name in WITH_MASKS], same_masks)
 class Masks(support.Case):
-    pass
+    def test_made_by_the_tool(self):
+        text = self.write("t.txt", b"a small text that a small model reads, again and again. " * 8)
+        for source in (support.TINY, os.path.join(FILES, "tiny-masks.cmf"),
+                       os.path.join(FILES, "tiny-moe.cmf")):
+            path = self.write("made.cmf", support.read(source))
+            tool("masks", "make", path, "half", "--scattered", "--head-sparsity", "0.4", "--text", text)
+            same_masks(self, path)
+            self.assertEqual(verify(path).problems, [])
+            self.assertIn("half", [m.name for m in Model(path).masks.masks])
 
 
 def same_verdict(self, name):

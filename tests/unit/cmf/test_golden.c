@@ -100,6 +100,27 @@ static void what_is_odd_is_noted(void **state) {
     }
 }
 
+/* The reference's sections, read and written again, are the same bytes. */
+static void masks_are_written_as_they_were_read(void **state) {
+    (void)state;
+    const char *const files[] = {"tiny-masks", "tiny-loop", "tiny-loop-legacy-mask", "tiny-moe",
+                                 "tiny-index"};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        char path[512];
+        csn_cmf *c = NULL;
+        caisson_error err;
+        csn_buf out = CSN_BUF_INIT(1 << 20);
+        snprintf(path, sizeof(path), CMF_GOLDEN "files/%s.cmf", files[i]);
+        ASSERT_OK(csn_cmf_open(csn_fs_os(), path, &c, &err), &err);
+        assert_true(c->masks.n > 0);
+        ASSERT_OK(csn_cmf_masks_write(&c->masks, &c->arch, &out, &err), &err);
+        assert_int_equal(out.len, c->masks_section.len);
+        assert_memory_equal(out.ptr, c->masks_section.ptr, out.len);
+        csn_buf_free(&out);
+        csn_cmf_close(c);
+    }
+}
+
 /* One good file: opens, is listed as the JSON says, and verify finds nothing. */
 static void check_good(const char *cmf, const csn_jval *want) {
     char path[512];
@@ -279,6 +300,8 @@ int main(void) {
         GOOD("odd-no-hashes-flags-trailing"),
         GOOD("odd-no-tensors"),
         GOOD("odd-section-order"),
+        {"writes masks as the reference does (CMF 5)", masks_are_written_as_they_were_read, NULL,
+         NULL, NULL},
         {"notes flags, feature bits and stray bytes", what_is_odd_is_noted, NULL, NULL, NULL},
         {"opens each shard (CMF 10)", good_shards, NULL, NULL, NULL},
         {"refuses partly overlapping payloads (CMF 3)", overlapping_payloads_are_refused, NULL,
