@@ -42,7 +42,12 @@ static void print_container(const csn_jval *root) {
     const csn_jval *c = csn_jval_get(root, "container");
     char size[32];
     fputs("container   cmf, version 2, ", stdout);
-    printf("%s\n", cli_bytes_text(get_u64(c, "bytes"), size, sizeof(size)));
+    fputs(cli_bytes_text(get_u64(c, "bytes"), size, sizeof(size)), stdout);
+    const csn_jval *shards = csn_jval_get(c, "shards");
+    if (csn_jval_len(shards) > 0) {
+        printf(" in %zu shards; of the first:", csn_jval_len(shards));
+    }
+    putchar('\n');
     for (csn_jiter it = csn_jval_iter(csn_jval_get(c, "sections")); csn_jiter_next(&it);) {
         csn_str name = {0};
         (void)csn_jval_str(csn_jval_get(it.value, "name"), &name);

@@ -27,6 +27,8 @@ static void put_json(csn_jw *w, const caisson_tensor_info *t) {
         csn_jw_u64(w, t->shape[i]);
     }
     csn_jw_array_end(w);
+    csn_jw_key(w, CSN_STR("shard"));
+    csn_jw_u64(w, (uint64_t)t->i_shard + 1);
     csn_jw_key(w, CSN_STR("offset"));
     csn_jw_u64(w, t->offset);
     csn_jw_key(w, CSN_STR("bytes"));
@@ -198,7 +200,7 @@ const cli_command cli_cmd_tensor = {
     .max_args = 2,
     .groups = {options, cli_file_options, cli_json_options, cli_common_options},
     .details = "Columns: type, shape, bytes, offset in the file, stored hash, name.\nJSON: "
-               "[{\"name\":N, \"dtype\":D, \"shape\":[...], \"offset\":O, \"bytes\":B, "
+               "[{\"name\":N, \"dtype\":D, \"shape\":[...], \"shard\":1, \"offset\":O, \"bytes\":B, "
                "\"hash\":\"16 hex\"}]",
     .examples = "caisson tensor model.cmf\n"
                 "caisson tensor model.cmf model.norm.weight --npy norm.npy",

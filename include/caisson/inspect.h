@@ -36,7 +36,8 @@ typedef struct caisson_tensor_info {
     uint32_t n_dims;   /* 0 = a scalar */
     uint64_t shape[6]; /* row-major, outermost first */
     uint64_t n_values; /* product of the shape */
-    uint64_t offset;   /* bytes, from the start of the file */
+    uint32_t i_shard;  /* which of the model's files has it, from 0 */
+    uint64_t offset;   /* bytes, from the start of that file */
     uint64_t n_bytes;
     uint64_t hash; /* hash64 as the directory has it */
 } caisson_tensor_info;
@@ -53,11 +54,10 @@ CAISSON_API caisson_status caisson_file_decode(caisson_file *file, uint32_t i, u
                                                uint64_t n, float *out, caisson_error *err);
 
 /* Everything but the tensor list as one JSON object: "container" (format, version, bytes,
- * sections), "features", "quant_type", "arch", "tensors" (totals, by dtype), "tokenizer", "chat",
- * "masks" ("default_task", "masks": what each switches on, by layer), "skills",
- * "provenance", "runs" (and
- * "why_not"), "weight_bytes_per_token", "layers" (which blocks each layer uses and why). Keys may
- * be added, never renamed. */
+ * sections, of a sharded model "shards"), "features", "quant_type", "arch", "tensors" (totals, by
+ * dtype), "tokenizer", "chat", "masks" ("default_task", "masks": what each switches on, by layer),
+ * "skills", "provenance", "runs" (and "why_not"), "weight_bytes_per_token", "layers" (which blocks
+ * each layer uses and why). Keys may be added, never renamed. */
 CAISSON_API caisson_status caisson_file_describe(caisson_file *file, caisson_text *ret,
                                                  caisson_error *err);
 

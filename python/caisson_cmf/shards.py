@@ -15,6 +15,7 @@ from .errors import CmfError, FileNotFound, Parse
 from .file import File
 from .ranges import unused
 
+SET = "caisson.shard_set"  # a key of our own: a text that all shards of a model share
 NAME = re.compile(r"^(?P<base>.*)-(?P<no>\d{5})-of-(?P<count>\d{5})\.cmf$", re.DOTALL)
 
 
@@ -23,11 +24,13 @@ def open_all(path, use_mmap: bool = True) -> List[File]:
     path = os.fspath(path)
     first = File(path, use_mmap=use_mmap)
     block = first.header["shard"]
-    if block is None:
-        return [first]
-    _refuse_concatenated(first)
     folder, file_name = os.path.split(path)
     match = NAME.match(file_name)
+    if block is None:
+        if match is not None and int(match["count"]) > 1:  # half a model is none
+            _check_block(first, int(match["no"]), int(match["count"]))
+        return [first]
+    _refuse_concatenated(first)
     if match is None:
         if (block["no"], block["count"]) == (1, 1):
             return [first]
@@ -53,6 +56,9 @@ def open_all(path, use_mmap: bool = True) -> List[File]:
         if file.header.arch != files[0].header.arch:
             raise _bad(file, "shard %d belongs to another model: its arch differs from shard 1's"
                        % no)
+        if _set_of(file) != _set_of(files[0]):
+            raise _bad(file, "shard %d belongs to another model" % no, _set_of(files[0]),
+                       _set_of(file))
     if not files:
         raise _bad(first, "shard count is 0", ">= 1", 0)
     _refuse_duplicates(files)
@@ -66,6 +72,11 @@ def _check_block(file: File, no: int, count: int) -> None:
     if (block["no"], block["count"]) != (no, count):
         raise _bad(file, "shard block names another place", "%d of %d" % (no, count),
                    "%(no)d of %(count)d" % block)
+
+
+def _set_of(file: File) -> str:
+    value = file.header.raw.get(SET)
+    return value if isinstance(value, str) else ""
 
 
 def _refuse_concatenated(file: File) -> None:

@@ -80,13 +80,20 @@ caisson_status csn_api_find_quant(const char *name, const csn_dtype **ret, caiss
 /* ---- signatures (sign.c) ---- */
 caisson_status csn_api_key(const char *hex, uint8_t ret[CSN_ED25519_KEY_BYTES], caisson_error *err);
 caisson_public_key csn_api_key_hex(const uint8_t key[CSN_ED25519_KEY_BYTES]);
-/* csn_cmf_open, after the signature when o->require_signature asks for one; then *ret_stamp is what
- * the file was. */
+/* The files of a model as they were when their signatures were checked; zeroed = none yet. */
+typedef struct csn_api_signed {
+    struct csn_api_signed_file {
+        csn_file *file; /* the reader's */
+        csn_file_stamp stamp;
+    } * files; /* [n] */
+    size_t n;
+} csn_api_signed;
+/* csn_cmf_open_model, each file after its signature when o->require_signature asks for one. */
 caisson_status csn_api_open_cmf(const char *path, const caisson_open_options *o, csn_cmf **ret,
-                                csn_file_stamp *ret_stamp, caisson_error *err);
-/* At the end of an open: is it still that file? */
-caisson_status csn_api_still_signed(csn_cmf *c, const caisson_open_options *o,
-                                    const csn_file_stamp *stamp, caisson_error *err);
+                                csn_api_signed *files, caisson_error *err);
+/* At the end of an open: are they still those files? */
+caisson_status csn_api_still_signed(const csn_api_signed *files, caisson_error *err);
+void csn_api_signed_done(csn_api_signed *files);
 
 /* Moves a buffer's bytes to the caller (caisson_text_free frees them). */
 caisson_text csn_api_take_text(csn_buf *buf);

@@ -30,14 +30,34 @@ static void key_hash(csn_jw *w, const char *name, uint64_t v) {
     csn_jw_str(w, csn_str_from(text));
 }
 
+/* Of a sharded model, what each file holds. */
+static void put_shards(csn_jw *w, const csn_cmf *c) {
+    key(w, "shards");
+    csn_jw_array(w);
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        const csn_cmf *f = csn_cmf_file_of(c, i);
+        csn_jw_object(w);
+        key(w, "file");
+        csn_jw_str(w, csn_str_from(f->file->path));
+        key_u64(w, "bytes", f->envelope.file_bytes);
+        key_u64(w, "tensors", f->n_own);
+        csn_jw_object_end(w);
+    }
+    csn_jw_array_end(w);
+}
+
 static void put_container(csn_jw *w, const csn_cmf *c) {
-    const csn_cmf_envelope *e = &c->envelope;
+    const csn_cmf_envelope *e = &c->envelope; /* of shards, the first one's */
+    uint64_t n_bytes = 0;
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        n_bytes += csn_cmf_file_of(c, i)->envelope.file_bytes;
+    }
     key(w, "container");
     csn_jw_object(w);
     key(w, "format");
     csn_jw_str(w, CSN_STR("cmf"));
     key_u64(w, "version", 2);
-    key_u64(w, "bytes", e->file_bytes);
+    key_u64(w, "bytes", n_bytes);
     key(w, "sections");
     csn_jw_array(w);
     for (int i = 0; i < CSN_CMF_N_SECTIONS; i++) {
@@ -53,6 +73,9 @@ static void put_container(csn_jw *w, const csn_cmf *c) {
     csn_jw_array_end(w);
     key_hash(w, "header_hash", e->header_hash);
     key_hash(w, "directory_hash", e->dir_hash);
+    if (c->n_files > 1) {
+        put_shards(w, c);
+    }
     csn_jw_object_end(w);
 }
 

@@ -41,35 +41,31 @@ caisson_status caisson_detect(const char *path, caisson_kind *ret, caisson_error
     return CAISSON_OK;
 }
 
+static caisson_status open_parts(const char *path, const caisson_open_options *o, caisson_file *f,
+                                 csn_api_signed *files, caisson_error *err) {
+    csn_store_options so = {
+        .no_mmap = o->no_mmap, .guard_mappings = o->guard_mappings, .verify = o->verify};
+    CSN_TRY(csn_api_open_cmf(path, o, &f->cmf, files, err));
+    CSN_TRY(csn_store_new(f->cmf, &so, &f->store, err));
+    return csn_api_still_signed(files, err);
+}
+
 caisson_status caisson_file_open(const char *path, const caisson_open_options *options,
                                  caisson_file **ret, caisson_error *err) {
     CSN_API_ERR(err);
     CSN_API_NEED(path != NULL && ret != NULL, err, "path and ret must not be NULL");
     caisson_open_options o;
+    csn_api_signed files = {0};
     CSN_TRY(csn_api_options(options, sizeof(o), &o, err));
-    csn_cmf *cmf;
-    csn_file_stamp stamp = {0};
-    CSN_TRY(csn_api_open_cmf(path, &o, &cmf, &stamp, err));
-    caisson_file *f = NULL;
-    csn_store_options so = {
-        .no_mmap = o.no_mmap, .guard_mappings = o.guard_mappings, .verify = o.verify};
-    csn_store *store = NULL;
-    caisson_status status = csn_store_new(cmf, &so, &store, err);
+    caisson_file *f;
+    CSN_TRY(CSN_NEW(1, &f, err));
+    caisson_status status = open_parts(path, &o, f, &files, err);
+    csn_api_signed_done(&files);
     if (status != CAISSON_OK) {
-        csn_cmf_close(cmf);
         csn_error_file(err, path);
+        caisson_file_close(f);
         return status;
     }
-    status = csn_api_still_signed(cmf, &o, &stamp, err);
-    if (status == CAISSON_OK) {
-        status = CSN_NEW(1, &f, err);
-    }
-    if (status != CAISSON_OK) {
-        csn_store_free(store);
-        return status;
-    }
-    f->cmf = cmf;
-    f->store = store;
     *ret = f;
     return CAISSON_OK;
 }
@@ -78,10 +74,12 @@ void caisson_file_close(caisson_file *f) {
     if (f == NULL) {
         return;
     }
-    if (f->model != NULL) {
-        csn_model_free(f->model); /* frees the store, which closes the file */
-    } else {
+    if (f->model != NULL) { /* each owns the one before it */
+        csn_model_free(f->model);
+    } else if (f->store != NULL) {
         csn_store_free(f->store);
+    } else {
+        csn_cmf_close(f->cmf);
     }
     csn_free(f);
 }
@@ -100,6 +98,7 @@ bool caisson_file_tensor(const caisson_file *f, uint32_t i, caisson_tensor_info 
         .name_n = t->name.len,
         .dtype = t->dtype->name,
         .n_dims = t->shape.n_dims,
+        .i_shard = t->i_file,
         .offset = t->offset,
         .n_bytes = t->nbytes,
         .hash = t->hash,

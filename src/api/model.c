@@ -157,10 +157,9 @@ static caisson_status open_text(caisson_model *m, const caisson_open_options *o,
 }
 
 static caisson_status open_parts(caisson_model *m, const caisson_open_options *o,
-                                 caisson_error *err) {
-    csn_file_stamp stamp = {0};
+                                 csn_api_signed *files, caisson_error *err) {
     log_bridge log = {o->on_log, o->log_ctx};
-    CSN_TRY(csn_api_open_cmf(m->path, o, &m->cmf, &stamp, err));
+    CSN_TRY(csn_api_open_cmf(m->path, o, &m->cmf, files, err));
     if (o->require_signature == NULL && csn_signature_exists(csn_fs_os(), m->path)) {
         tell(&log, "a signature lies beside the file and was not checked");
     }
@@ -178,7 +177,7 @@ static caisson_status open_parts(caisson_model *m, const caisson_open_options *o
     if (!o->no_text) {
         CSN_TRY(open_text(m, o, &log, err));
     }
-    return csn_api_still_signed(m->cmf, o, &stamp, err);
+    return csn_api_still_signed(files, err);
 }
 
 caisson_status caisson_model_open(const char *path, const caisson_open_options *options,
@@ -193,7 +192,9 @@ caisson_status caisson_model_open(const char *path, const caisson_open_options *
     caisson_status status = csn_arena_str(&m->arena, csn_str_from(path), &copy, err);
     if (status == CAISSON_OK) {
         m->path = (char *)copy.ptr;
-        status = open_parts(m, &o, err);
+        csn_api_signed files = {0};
+        status = open_parts(m, &o, &files, err);
+        csn_api_signed_done(&files);
     }
     if (status != CAISSON_OK) {
         csn_error_file(err, path);

@@ -3,6 +3,7 @@
 #include "caisson/sign.h"
 
 #include "api_internal.h"
+#include "base/alloc.h"
 #include "base/hex.h"
 #include "format/signature.h"
 
@@ -20,32 +21,42 @@ caisson_public_key csn_api_key_hex(const uint8_t key[CSN_ED25519_KEY_BYTES]) {
     return k;
 }
 
-static caisson_status check(csn_file *f, const char *path, const caisson_open_options *o,
-                            csn_file_stamp *ret_stamp, caisson_error *err) {
+struct checking {
+    const caisson_open_options *o;
+    csn_api_signed *files;
+};
+
+static caisson_status check(void *ctx, csn_file *f, caisson_error *err) {
+    const struct checking *c = ctx;
     uint8_t want[CSN_ED25519_KEY_BYTES];
     uint8_t got[CSN_ED25519_KEY_BYTES];
-    csn_progress progress = {o->on_progress, o->progress_ctx};
-    CSN_TRY(csn_api_key(o->require_signature, want, err));
-    return csn_signature_check(csn_fs_os(), path, f, want, &progress, got, ret_stamp, err);
+    csn_progress progress = {c->o->on_progress, c->o->progress_ctx};
+    csn_api_signed *s = c->files;
+    CSN_TRY(csn_api_key(c->o->require_signature, want, err));
+    CSN_TRY(CSN_GROW(&s->files, s->n + 1, err));
+    s->files[s->n].file = f;
+    CSN_TRY(csn_signature_check(csn_fs_os(), f->path, f, want, &progress, got,
+                                &s->files[s->n].stamp, err));
+    s->n++;
+    return CAISSON_OK;
 }
 
 caisson_status csn_api_open_cmf(const char *path, const caisson_open_options *o, csn_cmf **ret,
-                                csn_file_stamp *ret_stamp, caisson_error *err) {
-    csn_file *f;
-    CSN_TRY(csn_fs_open(csn_fs_os(), path, CSN_OPEN_READ, &f, err));
-    if (o->require_signature != NULL) {
-        caisson_status status = check(f, path, o, ret_stamp, err);
-        if (status != CAISSON_OK) { /* nothing of the file was parsed */
-            csn_file_close(f);
-            return status;
-        }
-    }
-    return csn_cmf_open_file(f, ret, err);
+                                csn_api_signed *files, caisson_error *err) {
+    struct checking c = {o, files};
+    return csn_cmf_open_model(csn_fs_os(), path, o->require_signature != NULL ? check : NULL, &c,
+                              ret, err);
 }
 
-caisson_status csn_api_still_signed(csn_cmf *c, const caisson_open_options *o,
-                                    const csn_file_stamp *stamp, caisson_error *err) {
-    return o->require_signature != NULL ? csn_file_is_still(c->file, stamp, err) : CAISSON_OK;
+caisson_status csn_api_still_signed(const csn_api_signed *files, caisson_error *err) {
+    for (size_t i = 0; i < files->n; i++) {
+        CSN_TRY(csn_file_is_still(files->files[i].file, &files->files[i].stamp, err));
+    }
+    return CAISSON_OK;
+}
+
+void csn_api_signed_done(csn_api_signed *files) {
+    csn_free(files->files);
 }
 
 caisson_status caisson_keygen(const char *path, caisson_public_key *ret, caisson_error *err) {

@@ -12,7 +12,7 @@
 
 #include "base/os.h"
 
-enum { MAX_GUARDS = 64 };
+enum { MAX_GUARDS = 1024 }; /* one for each mapped file: a model may have hundreds */
 
 struct csn_guard {
     _Atomic uintptr_t first, end; /* end == 0: free */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model's bytes: one read-only mapping of its file, or, without mmap, a block of memory for each
- * tensor that was asked for. Where mapping is impossible (some filesystems), tensors are read. */
+/* A model's bytes: a read-only mapping of each of its files, or, without mmap, a block of memory
+ * for each tensor that was asked for. Where mapping is impossible (some filesystems), tensors are
+ * read.
+ */
 #include "store/store.h"
 
 #include <pthread.h>
@@ -12,10 +14,16 @@
 
 enum { PAGE = 4096 };
 
+/* One file of the model. */
+typedef struct mapping {
+    const csn_cmf *cmf;
+    const uint8_t *base; /* NULL: tensors are read */
+    csn_guard *guard;    /* NULL: not guarded */
+} mapping;
+
 struct csn_store {
     csn_cmf *cmf;
-    const uint8_t *map;    /* NULL: tensors are read */
-    csn_guard *guard;      /* NULL: not guarded */
+    mapping *maps;         /* [cmf->n_files] */
     pthread_mutex_t mutex; /* guards blocks; taken alone */
     uint8_t **blocks;      /* [dir.n] memory of tensors read so far */
     /* [dir.n] tensors whose hashes were right; NULL: none is checked. Two threads that ask for the
@@ -25,35 +33,58 @@ struct csn_store {
 
 /* Large pages where the kernel can (ext4 and xfs of late; pages that a file just written has stay
  * small). Advice only. */
-static void advise_map(const csn_store *s) {
+static void advise_map(const mapping *m) {
 #ifdef MADV_HUGEPAGE
-    (void)madvise((void *)(uintptr_t)s->map, (size_t)s->cmf->envelope.file_bytes, MADV_HUGEPAGE);
+    (void)madvise((void *)(uintptr_t)m->base, (size_t)m->cmf->envelope.file_bytes, MADV_HUGEPAGE);
 #else
-    (void)s;
+    (void)m;
 #endif
 }
 
 /* A tensor that was asked for is read whole, soon and again: the kernel may fetch it ahead. Others,
  * those of skills that nobody chose among them, stay on the disk. Advice only. */
-static void advise_tensor(const csn_store *s, const csn_tensor *t) {
+static void advise_tensor(const mapping *m, const csn_tensor *t) {
     uint64_t first = t->offset & ~(uint64_t)(PAGE - 1); /* of a larger page the call fails */
-    (void)posix_madvise((void *)(uintptr_t)(s->map + first),
+    (void)posix_madvise((void *)(uintptr_t)(m->base + first),
                         (size_t)(t->offset - first + t->nbytes), POSIX_MADV_WILLNEED);
 }
 
-static caisson_status map_file(csn_store *s, const csn_store_options *options, caisson_error *err) {
-    csn_file *f = s->cmf->file;
-    uint64_t size = s->cmf->envelope.file_bytes;
+static caisson_status map_file(mapping *m, const csn_store_options *options, caisson_error *err) {
+    csn_file *f = m->cmf->file;
+    uint64_t size = m->cmf->envelope.file_bytes;
     caisson_error ignored;
-    if (options->no_mmap || f->ops->map(f, size, &s->map, &ignored) != CAISSON_OK) {
-        s->map = NULL;
-        return CSN_NEW(s->cmf->dir.n, &s->blocks, err);
+    if (options->no_mmap || f->ops->map(f, size, &m->base, &ignored) != CAISSON_OK) {
+        m->base = NULL;
+        return CAISSON_OK;
     }
     if (options->guard_mappings) {
-        CSN_TRY(csn_guard_new(s->map, size, &s->guard, err));
+        CSN_TRY(csn_guard_new(m->base, size, &m->guard, err));
     }
-    advise_map(s);
+    advise_map(m);
     return CAISSON_OK;
+}
+
+static caisson_status fill(csn_store *s, const csn_store_options *options, caisson_error *err) {
+    const csn_cmf *c = s->cmf;
+    CSN_TRY(CSN_NEW(c->n_files, &s->maps, err));
+    CSN_TRY(CSN_NEW(c->dir.n, &s->blocks, err));
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        s->maps[i].cmf = csn_cmf_file_of(c, i);
+        CSN_TRY(map_file(&s->maps[i], options, err));
+    }
+    return options->verify ? CSN_NEW(c->dir.n, &s->is_checked, err) : CAISSON_OK;
+}
+
+static void free_maps(csn_store *s) {
+    for (uint32_t i = 0; s->maps != NULL && i < s->cmf->n_files; i++) {
+        mapping *m = &s->maps[i];
+        csn_guard_free(m->guard);
+        if (m->base != NULL) {
+            m->cmf->file->ops->unmap(m->cmf->file, m->base, m->cmf->envelope.file_bytes);
+        }
+    }
+    csn_free(s->maps);
+    s->maps = NULL;
 }
 
 caisson_status csn_store_new(csn_cmf *cmf, const csn_store_options *options, csn_store **ret,
@@ -62,17 +93,11 @@ caisson_status csn_store_new(csn_cmf *cmf, const csn_store_options *options, csn
     CSN_TRY(CSN_NEW(1, &s, err));
     s->cmf = cmf;
     pthread_mutex_init(&s->mutex, NULL);
-    caisson_status status = map_file(s, options, err);
-    if (status == CAISSON_OK && options->verify) {
-        status = CSN_NEW(cmf->dir.n, &s->is_checked, err);
-    }
+    caisson_status status = fill(s, options, err);
     if (status != CAISSON_OK) {
         csn_error_file(err, cmf->file->path);
+        free_maps(s);
         s->cmf = NULL; /* stays the caller's */
-        if (s->map != NULL) {
-            cmf->file->ops->unmap(cmf->file, s->map, cmf->envelope.file_bytes);
-            s->map = NULL;
-        }
         csn_store_free(s);
         return status;
     }
@@ -84,13 +109,9 @@ void csn_store_free(csn_store *s) {
     if (s == NULL) {
         return;
     }
-    csn_guard_free(s->guard);
-    if (s->map != NULL) {
-        csn_file *f = s->cmf->file;
-        f->ops->unmap(f, s->map, s->cmf->envelope.file_bytes);
-    }
-    uint32_t n = s->cmf != NULL ? s->cmf->dir.n : 0; /* a store half made has no blocks yet */
-    for (uint32_t i = 0; s->blocks != NULL && i < n; i++) {
+    free_maps(s);
+    uint32_t n = s->cmf != NULL ? s->cmf->dir.n : 0; /* a store half made has read nothing yet */
+    for (uint32_t i = 0; i < n; i++) {
         csn_free_aligned(s->blocks[i]);
     }
     csn_free(s->blocks);
@@ -114,7 +135,8 @@ static caisson_status read_block(csn_store *s, const csn_tensor *t, const uint8_
         void *bytes = NULL;
         status = csn_alloc_aligned((size_t)t->nbytes, &bytes, err);
         if (status == CAISSON_OK) {
-            status = csn_file_read_at(s->cmf->file, t->offset, bytes, (size_t)t->nbytes, err);
+            status = csn_file_read_at(s->maps[t->i_file].cmf->file, t->offset, bytes,
+                                      (size_t)t->nbytes, err);
         }
         if (status == CAISSON_OK) {
             *block = bytes;
@@ -128,12 +150,16 @@ static caisson_status read_block(csn_store *s, const csn_tensor *t, const uint8_
 }
 
 static caisson_status check_lost(const csn_store *s, caisson_error *err) {
-    uint64_t at;
-    if (s->guard == NULL || !csn_guard_is_lost(s->guard, &at)) {
-        return CAISSON_OK;
+    for (uint32_t i = 0; i < s->cmf->n_files; i++) {
+        uint64_t at;
+        const mapping *m = &s->maps[i];
+        if (m->guard != NULL && csn_guard_is_lost(m->guard, &at)) {
+            return CSN_FAIL(
+                err, CAISSON_E_IO, .file = m->cmf->file->path, .section = "data", CSN_AT(at),
+                .what = "a page of the mapped file is gone; was the file cut while in use?");
+        }
     }
-    return CSN_FAIL(err, CAISSON_E_IO, .file = s->cmf->file->path, .section = "data", CSN_AT(at),
-                    .what = "a page of the mapped file is gone; was the file cut while in use?");
+    return CAISSON_OK;
 }
 
 /* The bytes that are then used: those of the mapping or of the block. */
@@ -151,6 +177,26 @@ static caisson_status check_tensor(csn_store *s, const csn_tensor *t, const uint
     return status;
 }
 
+/* The payload of t, checked if that was asked for. */
+static caisson_status find_bytes(csn_store *s, const csn_tensor *t, const uint8_t **ret,
+                                 caisson_error *err) {
+    const mapping *m = &s->maps[t->i_file];
+    caisson_status status = CAISSON_OK;
+    if (m->base != NULL) {
+        *ret = m->base + t->offset;
+        advise_tensor(m, t);
+    } else {
+        status = read_block(s, t, ret, err);
+    }
+    if (status == CAISSON_OK) {
+        status = check_tensor(s, t, *ret, err);
+    }
+    if (status != CAISSON_OK) {
+        csn_error_file(err, m->cmf->file->path);
+    }
+    return status;
+}
+
 static caisson_status find_matrix(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err) {
     const csn_tensor *t = csn_directory_find(&s->cmf->dir, name);
     if (t == NULL) {
@@ -164,13 +210,8 @@ static caisson_status find_matrix(csn_store *s, csn_str name, csn_matrix *ret, c
                                           : "this build cannot compute with the tensor's dtype",
             .got = csn_str_from(t->dtype->name));
     }
-    const uint8_t *bytes = s->map == NULL ? NULL : s->map + t->offset;
-    if (s->map == NULL) {
-        CSN_TRY(read_block(s, t, &bytes, err));
-    } else {
-        advise_tensor(s, t);
-    }
-    CSN_TRY(check_tensor(s, t, bytes, err));
+    const uint8_t *bytes;
+    CSN_TRY(find_bytes(s, t, &bytes, err));
     *ret = csn_matrix_make(t->dtype, &t->shape, bytes, t->nbytes);
     return CAISSON_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a tensor's bytes come from. Today: a CMF file, mapped, or read into memory (--no-mmap).
+/* Where a tensor's bytes come from. Today: CMF files, mapped, or read into memory (--no-mmap).
  * Streamed experts come in behind the same calls.
  */
 #ifndef CSN_STORE_STORE_H

@@ -65,6 +65,7 @@ def reads_what_the_tool_writes(self, quant):
 def same_directory(self, path):
     model = Model(path)
     mine = [{"name": name, "dtype": tensor.dtype, "shape": list(tensor.shape),
+             "shard": model.files.index(tensor.file) + 1,
              "offset": tensor.file.payload_offset(tensor.entry), "bytes": tensor.entry.nbytes,
              "hash": "%016x" % tensor.entry.hash} for name, tensor in model.tensors.items()]
     self.assertEqual(mine, json.loads(tool("tensor", path, "--json")))
@@ -138,6 +139,11 @@ class Written(support.Case):
                 same_values(self, path, name, tensor)
             elif DTYPES[tensor.entry.dtype].decode is None:
                 tool("tensor", path, name, "--npy", self.scratch("x.npy"), fails=True)
+
+    def test_a_sharded_model(self):
+        path = os.path.join(FILES, "tiny-shard-00002-of-00003.cmf")
+        for name, tensor in same_directory(self, path).tensors.items():
+            same_values(self, path, name, tensor)
 
 
 def same_masks(self, name):

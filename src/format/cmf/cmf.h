@@ -29,6 +29,8 @@ extern const char *const csn_cmf_section_names[CSN_CMF_N_SECTIONS]; /* "header",
 /* Header keys of our own (docs/cmf.md, "Digests"). */
 #define CSN_CMF_TENSOR_DIGESTS "caisson.tensor_digests"
 #define CSN_CMF_SECTION_DIGESTS "caisson.section_digests"
+/* Of a shard: a text that all shards of one model share (docs/cmf.md, "Shards"). */
+#define CSN_CMF_SHARD_SET "caisson.shard_set"
 
 typedef struct csn_cmf_envelope {
     uint32_t flags, required_features;
@@ -108,7 +110,8 @@ typedef struct csn_chat_bundle { /* header.tokenizer_config (facts 7.4) */
     csn_str special_tokens[CSN_CMF_N_SPECIAL_TOKENS];
 } csn_chat_bundle;
 
-typedef struct csn_cmf {
+typedef struct csn_cmf csn_cmf;
+struct csn_cmf {
     csn_file *file;
     csn_cmf_envelope envelope;
     csn_json *header_doc;
@@ -129,8 +132,15 @@ typedef struct csn_cmf {
     csn_buf masks_section; /* what `masks` points into */
     csn_json *masks_doc;
     bool is_told[CSN_CMF_N_SECTIONS]; /* csn_cmf_open_damaged found it wrong and said so */
+    bool has_shard_block;
+    uint32_t shard_no, n_shards; /* of the block, as it says; shard_no counts from 1 */
+    /* What csn_cmf_open_model found: the shards in order, the first of them this one. `dir` is then
+     * that of the whole model, tensors of the first shard first. */
+    csn_cmf **files; /* [n_files]; NULL: one file */
+    uint32_t n_files;
+    uint32_t n_own; /* tensors of this file: the first ones of `dir` */
     csn_arena arena;
-} csn_cmf;
+};
 
 typedef void (*csn_cmf_fault_fn)(void *ctx, const caisson_error *fault);
 
@@ -142,6 +152,17 @@ typedef void (*csn_cmf_fault_fn)(void *ctx, const caisson_error *fault);
 caisson_status csn_cmf_open(csn_fs *fs, const char *path, csn_cmf **ret, caisson_error *err);
 /* The same for an open file, which becomes the reader's, or is closed on failure. */
 caisson_status csn_cmf_open_file(csn_file *f, csn_cmf **ret, caisson_error *err);
+
+/* The same for a model: a file, or all shards of the one that `path` names. PARSE when the shards
+ * do not make one model (block and name disagree, another file joined to one, a foreign one, a
+ * tensor twice), IO when one is missing; `file` says which. check (may be NULL) looks at each file
+ * before a byte of it is parsed; the file lives as long as *ret. Of the model as a whole, verify,
+ * note and append know nothing: they are for a file at a time. */
+typedef caisson_status (*csn_cmf_check_fn)(void *ctx, csn_file *f, caisson_error *err);
+caisson_status csn_cmf_open_model(csn_fs *fs, const char *path, csn_cmf_check_fn check, void *ctx,
+                                  csn_cmf **ret, caisson_error *err);
+/* The file whose number is csn_tensor.i_file. */
+csn_cmf *csn_cmf_file_of(const csn_cmf *c, uint32_t i_file);
 /* For verifying alone: faults of header, directory, masks and index are told, and what can be read
  * without the damaged part is there; the rest is empty (header NULL, dir.n 0). Fails when the
  * envelope is wrong, and for want of memory. */

@@ -45,8 +45,8 @@ static const csn_jfield skill_fields[] = {
 };
 
 static const csn_jfield shard_fields[] = {
-    CSN_JCHECK("no", CSN_JT_U32, CSN_JF_REQUIRED),
-    CSN_JCHECK("count", CSN_JT_U32, CSN_JF_REQUIRED),
+    CSN_JFIELD(csn_cmf, shard_no, "no", CSN_JT_U32, CSN_JF_REQUIRED),
+    CSN_JFIELD(csn_cmf, n_shards, "count", CSN_JT_U32, CSN_JF_REQUIRED),
 };
 
 static const csn_jfield calibration_fields[] = {
@@ -237,7 +237,8 @@ caisson_status csn_cmf_parse_header(csn_cmf *c, csn_str text, caisson_error *err
     CSN_TRY(read_section_hashes(c, h.hashes, err));
     CSN_TRY(check_skills(h.skills, err));
     if (h.shard != NULL) {
-        CSN_TRY(csn_jfields_read(h.shard, shard_fields, CSN_N_FIELDS(shard_fields), "shard", NULL,
+        c->has_shard_block = true;
+        CSN_TRY(csn_jfields_read(h.shard, shard_fields, CSN_N_FIELDS(shard_fields), "shard", c,
                                  NULL, err));
     }
     if (h.calibration != NULL) {

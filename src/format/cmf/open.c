@@ -194,6 +194,8 @@ static caisson_status open_file(csn_file *f, csn_cmf_fault_fn fn, void *ctx, csn
         *err = fault;
         return status;
     }
+    c->n_files = 1;
+    c->n_own = c->dir.n;
     *ret = c;
     return CAISSON_OK;
 }
@@ -210,6 +212,9 @@ caisson_status csn_cmf_open_damaged(csn_file *f, csn_cmf_fault_fn fn, void *ctx,
 void csn_cmf_close(csn_cmf *c) {
     if (c == NULL) {
         return;
+    }
+    for (uint32_t i = 1; i < c->n_files; i++) {
+        csn_cmf_close(c->files[i]); /* which has no others */
     }
     csn_json_free(c->header_doc);
     csn_json_free(c->masks_doc);

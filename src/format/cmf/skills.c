@@ -96,6 +96,7 @@ caisson_status csn_cmf_parse_skills(csn_cmf *c, caisson_error *err) {
     csn_cmf_skill *s;
     CSN_TRY(CSN_ARENA_NEW(&c->arena, (size_t)most, &s, err));
     uint32_t n = 0;
+    c->n_skills = 0;
     for (csn_jiter it = csn_jval_iter(registry); csn_jiter_next(&it); n++) {
         s[n] = (csn_cmf_skill){.record = it.value};
         CSN_TRY(

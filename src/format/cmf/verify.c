@@ -211,6 +211,10 @@ static bool find_fault(const struct job *j, size_t i, csn_hash64_salts *known, c
 caisson_status csn_cmf_check_tensor(const csn_cmf *c, uint32_t i, const void *bytes,
                                     caisson_error *err) {
     const csn_tensor *t = &c->dir.tensors[i];
+    for (uint32_t k = 0; k < t->i_file; k++) { /* i counts in the tensor's own file from here on */
+        i -= csn_cmf_file_of(c, k)->n_own;
+    }
+    c = csn_cmf_file_of(c, t->i_file);
     csn_fail_args a = {.file = c->file->path,
                        .section = csn_cmf_section_names[CSN_CMF_DATA],
                        .tensor = t->name,
