@@ -128,7 +128,7 @@ class Tensor(tool.Case):
         r = self.ok("tensor", TINY, "--json").json
         self.assertEqual([t["name"] for t in r], [t["name"] for t in SIDE["tensors"]])
         for got, want in zip(r, SIDE["tensors"]):
-            self.assertEqual(set(got), {"name", "dtype", "shape", "offset", "bytes", "hash"})
+            self.assertEqual(set(got), {"name", "dtype", "shape", "shard", "offset", "bytes", "hash"})
             self.assertEqual(got["shape"], want["shape"])
             self.assertEqual(got["dtype"], want["dtype"])
             self.assertEqual(got["bytes"], want["nbytes"])
