@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "commands.h"
 #include "open.h"
+#include "rewrite.h"
 #include "term.h"
 
 enum { SHOWN = 8, MAX_JSON = 256 << 20 };
@@ -230,6 +231,7 @@ int cli_convert(const cli_args *args, const char *source, const char *target,
         .n_rules = what->n_rules,
         .n_threads = (uint32_t)cli_int(args, "threads", 0),
         .overwrite = what->overwrite,
+        .shard_max_bytes = what->shard_max_bytes,
         .reference_encoder = what->reference_encoder,
         .mean_bits = what->mean_bits,
         .on_progress = on_progress,
@@ -313,8 +315,13 @@ static int run(const cli_args *args) {
         !writes_vbit(args, list, rules->n_list)) {
         rc = cli_usage_error(args->command, "--bits is for the types vbit and vbit_ro");
     }
+    uint64_t shard_max_bytes = 0;
+    if (rc == CLI_OK && cli_has(args, "shard-max-size")) {
+        rc = cli_size(args, "shard-max-size", &shard_max_bytes);
+    }
     if (rc == CLI_OK) {
         cli_convert_job what = {
+            .shard_max_bytes = shard_max_bytes,
             .quant = cli_text(args, "quant", NULL),
             .rules = list,
             .n_rules = rules->n_list,
@@ -390,7 +397,7 @@ const cli_command cli_cmd_convert = {
     .positionals = "SOURCE -o OUT.cmf",
     .min_args = 1,
     .max_args = 1,
-    .groups = {options, cli_json_options, cli_common_options},
+    .groups = {options, cli_shard_options, cli_json_options, cli_common_options},
     .details =
         "SOURCE is a GGUF file (of a split one any part) or a directory with config.json and "
         "safetensors files; its content decides, not its name. Norms and other vectors stay "

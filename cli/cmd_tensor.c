@@ -199,9 +199,10 @@ const cli_command cli_cmd_tensor = {
     .min_args = 1,
     .max_args = 2,
     .groups = {options, cli_file_options, cli_json_options, cli_common_options},
-    .details = "Columns: type, shape, bytes, offset in the file, stored hash, name.\nJSON: "
-               "[{\"name\":N, \"dtype\":D, \"shape\":[...], \"shard\":1, \"offset\":O, \"bytes\":B, "
-               "\"hash\":\"16 hex\"}]",
+    .details =
+        "Columns: type, shape, bytes, offset in the file, stored hash, name.\nJSON: "
+        "[{\"name\":N, \"dtype\":D, \"shape\":[...], \"shard\":1, \"offset\":O, \"bytes\":B, "
+        "\"hash\":\"16 hex\"}]",
     .examples = "caisson tensor model.cmf\n"
                 "caisson tensor model.cmf model.norm.weight --npy norm.npy",
     .run = run,

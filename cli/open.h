@@ -55,6 +55,7 @@ typedef struct cli_convert_job {
     const char *quant;                /* NULL = q8_row */
     const caisson_tensor_rule *rules; /* [n_rules] */
     size_t n_rules;
+    uint64_t shard_max_bytes; /* 0 = one file */
     bool overwrite;
     bool reference_encoder;
     double mean_bits; /* vbit, vbit_ro; 0 = the default */

@@ -51,6 +51,9 @@ typedef struct caisson_convert_options {
     bool reference_encoder;
     /* vbit, vbit_ro: bits a weight, meant over the rows of each tensor; 3 to 8, 0 = 4.25. */
     double mean_bits;
+    /* Cut into files of at most so many bytes, "OUT-00001-of-00003.cmf" and so on for a target
+     * "OUT.cmf"; a tensor that is larger has a shard of its own. 0 = one file. */
+    uint64_t shard_max_bytes;
 } caisson_convert_options;
 
 /* Errors: CAISSON_E_EXISTS (target there, no overwrite), _BUSY (another conversion is writing the

@@ -80,7 +80,7 @@ static caisson_status make_fingerprint(job *j) {
     return CAISSON_OK;
 }
 
-static caisson_status make_writer(job *j, csn_cmf_writer **ret, uint32_t *ret_n_done) {
+static caisson_status make_writer(job *j, csn_cmf_set **ret, uint32_t *ret_n_done) {
     csn_cmf_plan_tensor *t;
     csn_cmf_plan plan = {.n = j->plan.n,
                          .head_bytes = j->header.len + 512,
@@ -96,7 +96,8 @@ static caisson_status make_writer(job *j, csn_cmf_writer **ret, uint32_t *ret_n_
     plan.tensors = t;
     plan.fingerprint = csn_buf_view(&j->fingerprint);
     if (status == CAISSON_OK) {
-        status = csn_cmf_writer_new(j->fs, j->target, &plan, ret, ret_n_done, j->err);
+        status = csn_cmf_set_new(j->fs, j->target, &plan, j->o->shard_max_bytes, ret, ret_n_done,
+                                 j->err);
     }
     csn_free(t);
     return status;
@@ -159,7 +160,7 @@ static void keep_f32(job *j, csn_convert_item *item) {
     item->to = csn_dtype_by_name(CSN_STR("f32"));
 }
 
-static caisson_status convert_tensor(job *j, csn_cmf_writer *w, uint32_t i) {
+static caisson_status convert_tensor(job *j, csn_cmf_set *w, uint32_t i) {
     csn_convert_item *item = &j->plan.items[i];
     csn_tensor_watch watch = {tell, j};
     uint64_t n = 0, f32_bytes;
@@ -180,7 +181,7 @@ static caisson_status convert_tensor(job *j, csn_cmf_writer *w, uint32_t i) {
         if (status == CAISSON_E_BOUNDS) {
             /* Rare: a weight beyond 65504, or a row beyond 127 times that. */
             keep_f32(j, item);
-            status = csn_cmf_writer_keep_f32(w, j->err);
+            status = csn_cmf_set_keep_f32(w, j->err);
             if (status == CAISSON_OK) {
                 status = encode(j, item, x, n, &encoded, &bytes);
             }
@@ -190,7 +191,7 @@ static caisson_status convert_tensor(job *j, csn_cmf_writer *w, uint32_t i) {
         status = csn_tensor_error(item, bytes, x, n, j->pool, &error, j->err);
     }
     if (status == CAISSON_OK) {
-        status = csn_cmf_writer_tensor(w, bytes.ptr, bytes.len, j->err);
+        status = csn_cmf_set_tensor(w, bytes.ptr, bytes.len, j->err);
     }
     if (status == CAISSON_OK) {
         report(j, item, bytes.len, error);
@@ -202,15 +203,11 @@ static caisson_status convert_tensor(job *j, csn_cmf_writer *w, uint32_t i) {
     return status;
 }
 
-static caisson_status check_target(job *j) {
-    if (!j->o->overwrite && j->fs->ops->exists(j->fs, j->target)) {
-        return CSN_FAIL(j->err, CAISSON_E_EXISTS, .file = j->target,
-                        .what = "target exists; say that it may be replaced");
-    }
-    return CAISSON_OK;
+static caisson_status check_target(const job *j, const csn_cmf_set *w) {
+    return j->o->overwrite ? CAISSON_OK : csn_cmf_set_check_absent(w, j->err);
 }
 
-static void begin_progress(job *j, csn_cmf_writer *w, uint32_t n_done) {
+static void begin_progress(job *j, csn_cmf_set *w, uint32_t n_done) {
     j->n_done = 0;
     j->n_total = 0;
     for (uint32_t i = 0; i < j->plan.n; i++) {
@@ -219,9 +216,12 @@ static void begin_progress(job *j, csn_cmf_writer *w, uint32_t n_done) {
         uint64_t n_bytes = item->source->nbytes / rows * item->shape.dim[0];
         j->n_total += n_bytes;
         j->n_done += i < n_done ? n_bytes : 0;
-        if (csn_cmf_writer_dtype(w, i) != item->to) {
+        if (csn_cmf_set_dtype(w, i) != item->to) {
             keep_f32(j, item); /* found out by the run that was stopped */
         }
+    }
+    if (csn_cmf_set_n_files(w) > 1) {
+        CSN_INFO(j->o->log, "writing %u shards", csn_cmf_set_n_files(w));
     }
     if (n_done > 0) {
         CSN_INFO(j->o->log, "resuming behind %u of %u tensors", n_done, j->plan.n);
@@ -229,23 +229,27 @@ static void begin_progress(job *j, csn_cmf_writer *w, uint32_t n_done) {
 }
 
 static caisson_status run(job *j) {
-    csn_cmf_writer *w = NULL;
+    csn_cmf_set *w = NULL;
     uint32_t n_done = 0;
     CSN_TRY(make_fingerprint(j));
     CSN_TRY(make_writer(j, &w, &n_done));
+    caisson_status status = check_target(j, w);
+    if (status != CAISSON_OK) {
+        csn_cmf_set_close(w, n_done == 0);
+        return status;
+    }
     begin_progress(j, w, n_done);
-    caisson_status status = CAISSON_OK;
     for (uint32_t i = n_done; i < j->plan.n && status == CAISSON_OK; i++) {
         status = convert_tensor(j, w, i);
     }
     if (status == CAISSON_OK) {
-        status = check_target(j); /* another conversion may have made it meanwhile */
+        status = check_target(j, w); /* another conversion may have made it meanwhile */
     }
     if (status == CAISSON_OK) {
-        status = csn_cmf_writer_finish(w, csn_buf_view(&j->header),
-                                       csn_buf_view(&j->source->tokenizer), j->err);
+        status = csn_cmf_set_finish(w, csn_buf_view(&j->header), (csn_str){0},
+                                    csn_buf_view(&j->source->tokenizer), j->err);
     }
-    csn_cmf_writer_close(w, false);
+    csn_cmf_set_close(w, false);
     return status;
 }
 
@@ -296,7 +300,10 @@ static caisson_status check_header(job *j) {
 }
 
 static caisson_status run_all(job *j, const char *source) {
-    CSN_TRY(check_target(j));
+    if (!j->o->overwrite && j->fs->ops->exists(j->fs, j->target)) { /* before any work */
+        return CSN_FAIL(j->err, CAISSON_E_EXISTS, .file = j->target,
+                        .what = "target exists; say that it may be replaced");
+    }
     CSN_TRY(csn_source_open(j->fs, source, j->o->log, &j->source, j->err));
     CSN_TRY(csn_convert_plan_make(j->source, j->o->log, &j->arena, &j->plan, j->err));
     CSN_TRY(

@@ -35,6 +35,7 @@ typedef struct csn_convert_options {
     csn_encode_options encode;    /* row_bits and col_rms: NULL */
     unsigned n_threads;           /* 0 = all */
     bool overwrite;               /* replace an existing target; else CAISSON_E_EXISTS */
+    uint64_t shard_max_bytes;     /* of a file; 0 = one file */
     uint64_t sync_bytes;          /* payload bytes that a kill may cost; 0 = 64 MiB */
     const csn_progress *progress; /* bytes of source read */
     const csn_log *log;

@@ -140,6 +140,18 @@ class Written(support.Case):
             elif DTYPES[tensor.entry.dtype].decode is None:
                 tool("tensor", path, name, "--npy", self.scratch("x.npy"), fails=True)
 
+    def test_shards_that_the_tool_cuts(self):
+        whole = Model(support.TINY)
+        tool("split", support.TINY, "-o", self.scratch("s.cmf"), "--shard-max-size", "60K")
+        shards = sorted(os.listdir(self.scratch()))
+        self.assertGreater(len(shards), 2)
+        for name in shards:
+            self.assertEqual(verify(self.scratch(name)).problems, [])
+        model = same_directory(self, self.scratch(shards[1]))
+        self.assertEqual([(name, t.entry.hash, bytes(t.payload())) for name, t in model.tensors.items()],
+                         [(name, t.entry.hash, bytes(t.payload())) for name, t in whole.tensors.items()])
+        self.assertEqual(bytes(model.vocab), bytes(whole.vocab))
+
     def test_a_sharded_model(self):
         path = os.path.join(FILES, "tiny-shard-00002-of-00003.cmf")
         for name, tensor in same_directory(self, path).tensors.items():

@@ -199,6 +199,9 @@ typedef struct csn_cmf_header_edit {
 } csn_cmf_header_edit;
 void csn_cmf_header_edit_write(const csn_cmf *c, const csn_cmf_header_edit *edits, size_t n,
                                csn_jw *w);
+/* The same over any header object, all its other keys copied. */
+void csn_cmf_header_edit_json(const csn_jval *header, const csn_cmf_header_edit *edits, size_t n,
+                              csn_jw *w);
 
 /* Checks every hash and digest of an open file; never stops at the first. Parts that open_damaged
  * told of are passed over. Each damaged part is told
@@ -214,6 +217,9 @@ caisson_status csn_cmf_verify(csn_cmf *c, csn_pool *pool, const csn_progress *pr
  * be read (open_damaged) are not judged. */
 caisson_status csn_cmf_note(const csn_cmf *c, csn_cmf_fault_fn fn, void *ctx, caisson_error *err);
 
+/* A section's bytes, in memory, against its hash and digest: CAISSON_E_HASH as above. */
+caisson_status csn_cmf_check_section(const csn_cmf *c, int section, csn_str bytes,
+                                     caisson_error *err);
 /* Tensor i of dir against its hash and digest, its payload being in memory: CAISSON_E_HASH as above
  * in an error of the caller's. Any thread. */
 caisson_status csn_cmf_check_tensor(const csn_cmf *c, uint32_t i, const void *bytes,
@@ -260,13 +266,58 @@ caisson_status csn_cmf_writer_tensor(csn_cmf_writer *w, const void *bytes, uint6
 caisson_status csn_cmf_writer_keep_f32(csn_cmf_writer *w, caisson_error *err);
 /* In which dtype tensor i is or will be stored: a resumed one may be f32 for that same reason. */
 const csn_dtype *csn_cmf_writer_dtype(const csn_cmf_writer *w, uint32_t i);
-/* Writes vocab, header (the caller's JSON with section_hashes and the digests filled in by us),
- * directory and envelope; syncs; opens the result with our reader (its errors are this call's);
- * renames over path. header_json: an object without `section_hashes` and digests. */
+/* Writes masks, vocab (empty = none), header (the caller's JSON with section_hashes and the digests
+ * filled in by us), directory; opens the result with our reader (its errors are this call's);
+ * writes the envelope; syncs. header_json: an object without `section_hashes` and digests. */
+caisson_status csn_cmf_writer_seal(csn_cmf_writer *w, csn_str header_json, csn_str masks,
+                                   csn_str vocab, caisson_error *err);
+/* Renames the sealed file over path. */
+caisson_status csn_cmf_writer_rename(csn_cmf_writer *w, caisson_error *err);
+/* Both, for a file without masks. */
 caisson_status csn_cmf_writer_finish(csn_cmf_writer *w, csn_str header_json, csn_str vocab,
                                      caisson_error *err);
 /* Frees; without finish the partial file and journal stay for a resume, unless `discard`. */
 void csn_cmf_writer_close(csn_cmf_writer *w, bool discard);
+
+/* ---- a model in one file or in shards ----
+ * The same over all files of a model: OUT.cmf, or OUT-00001-of-00003.cmf and so on. They appear
+ * when the last of them is whole, the first one last. */
+typedef struct csn_cmf_set csn_cmf_set;
+
+/* max_bytes: of a shard; a tensor that is larger, or one that its dtype could not hold (keep_f32),
+ * may make it larger. 0 = one file. Errors as of csn_cmf_writer_new. */
+caisson_status csn_cmf_set_new(csn_fs *fs, const char *path, const csn_cmf_plan *plan,
+                               uint64_t max_bytes, csn_cmf_set **ret, uint32_t *ret_n_done,
+                               caisson_error *err);
+uint32_t csn_cmf_set_n_files(const csn_cmf_set *s);
+/* CAISSON_E_EXISTS when a file has one of the names already. */
+caisson_status csn_cmf_set_check_absent(const csn_cmf_set *s, caisson_error *err);
+caisson_status csn_cmf_set_tensor(csn_cmf_set *s, const void *bytes, uint64_t nbytes,
+                                  caisson_error *err);
+caisson_status csn_cmf_set_keep_f32(csn_cmf_set *s, caisson_error *err);
+const csn_dtype *csn_cmf_set_dtype(const csn_cmf_set *s, uint32_t i);
+/* Masks, vocab, chat bundle and skills go into the first file; every shard gets its block. */
+caisson_status csn_cmf_set_finish(csn_cmf_set *s, csn_str header_json, csn_str masks, csn_str vocab,
+                                  caisson_error *err);
+void csn_cmf_set_close(csn_cmf_set *s, bool discard); /* NULL is fine */
+/* The name of file i of n for a target "OUT.cmf"; *ret holds nothing else. */
+caisson_status csn_cmf_set_file_name(const char *path, uint32_t i, uint32_t n, csn_buf *ret,
+                                     caisson_error *err);
+
+/* ---- copying ---- */
+typedef struct csn_cmf_copy_options {
+    uint64_t shard_max_bytes; /* as above */
+    bool keeps_shard;         /* one shard, in its place: it stays a shard */
+    bool overwrite;
+    const csn_progress *progress; /* bytes; may be NULL */
+} csn_cmf_copy_options;
+
+/* Writes the model anew, payloads byte for byte, dead bytes and the sparse index left out. HASH
+ * (the part is named) when source is damaged. After a failure nothing of the copy stays; a killed
+ * one goes on when it is called again. */
+caisson_status csn_cmf_copy(csn_cmf *source, csn_fs *fs, const char *path,
+                            const csn_cmf_copy_options *options, uint32_t *ret_n_files,
+                            caisson_error *err);
 
 /* ---- growing a file ----
  * What is new is written behind the end of the file, then the envelope is pointed at it. Earlier

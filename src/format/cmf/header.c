@@ -254,8 +254,17 @@ caisson_status csn_cmf_parse_header(csn_cmf *c, csn_str text, caisson_error *err
     return CAISSON_OK;
 }
 
+/* The edit of a key, if there is one. Hashes and digests are the writer's: always left out. */
 static const csn_cmf_header_edit *find_edit(const csn_cmf_header_edit *edits, size_t n,
                                             csn_str key) {
+    static const csn_cmf_header_edit sealed[] = {{.key = "section_hashes"},
+                                                 {.key = CSN_CMF_TENSOR_DIGESTS},
+                                                 {.key = CSN_CMF_SECTION_DIGESTS}};
+    for (size_t i = 0; i < CSN_N_FIELDS(sealed); i++) {
+        if (csn_str_is(key, sealed[i].key)) {
+            return &sealed[i];
+        }
+    }
     for (size_t i = 0; i < n; i++) {
         if (csn_str_is(key, edits[i].key)) {
             return &edits[i];
@@ -264,14 +273,11 @@ static const csn_cmf_header_edit *find_edit(const csn_cmf_header_edit *edits, si
     return NULL;
 }
 
-void csn_cmf_header_edit_write(const csn_cmf *c, const csn_cmf_header_edit *edits, size_t n,
-                               csn_jw *w) {
+/* arch NULL: as the header has it. */
+static void write_edited(const csn_jval *header, const csn_arch *arch,
+                         const csn_cmf_header_edit *edits, size_t n, csn_jw *w) {
     csn_jw_object(w);
-    for (csn_jiter it = csn_jval_iter(c->header); csn_jiter_next(&it);) {
-        if (csn_str_is(it.key, "section_hashes") || csn_str_is(it.key, CSN_CMF_TENSOR_DIGESTS) ||
-            csn_str_is(it.key, CSN_CMF_SECTION_DIGESTS)) {
-            continue;
-        }
+    for (csn_jiter it = csn_jval_iter(header); csn_jiter_next(&it);) {
         const csn_cmf_header_edit *e = find_edit(edits, n, it.key);
         if (e != NULL && e->json.len == 0) {
             continue;
@@ -279,19 +285,29 @@ void csn_cmf_header_edit_write(const csn_cmf *c, const csn_cmf_header_edit *edit
         csn_jw_key(w, it.key);
         if (e != NULL) {
             csn_jw_json(w, e->json);
-        } else if (csn_str_is(it.key, "arch")) {
-            csn_arch_write(&c->arch, w);
+        } else if (arch != NULL && csn_str_is(it.key, "arch")) {
+            csn_arch_write(arch, w);
         } else {
             csn_jw_value(w, it.value);
         }
     }
     for (size_t i = 0; i < n; i++) {
-        if (edits[i].json.len > 0 && csn_jval_get(c->header, edits[i].key) == NULL) {
+        if (edits[i].json.len > 0 && csn_jval_get(header, edits[i].key) == NULL) {
             csn_jw_key(w, csn_str_from(edits[i].key));
             csn_jw_json(w, edits[i].json);
         }
     }
     csn_jw_object_end(w);
+}
+
+void csn_cmf_header_edit_json(const csn_jval *header, const csn_cmf_header_edit *edits, size_t n,
+                              csn_jw *w) {
+    write_edited(header, NULL, edits, n, w);
+}
+
+void csn_cmf_header_edit_write(const csn_cmf *c, const csn_cmf_header_edit *edits, size_t n,
+                               csn_jw *w) {
+    write_edited(c->header, &c->arch, edits, n, w);
 }
 
 void csn_cmf_header_write(const csn_cmf *c, csn_str quant_type, csn_jw *w) {

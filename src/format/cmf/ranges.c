@@ -98,19 +98,27 @@ static caisson_status make_ranges(const csn_cmf *c, struct range **ret, size_t *
     return CAISSON_OK;
 }
 
-/* True for zeros up to the next boundary of a payload or of the blob (CMF 1: alignment). */
+/* True for zeros up to the next boundary of a payload (CMF 1: alignment), and for those, however
+ * many, that a streaming writer left between its head and the blob. */
 static bool is_padding(const csn_cmf *c, uint64_t first, uint64_t end, const struct range *next) {
     uint8_t bytes[CSN_CMF_PAGE];
     caisson_error ignored; /* what cannot be read is not zero */
     bool is_before_blob = next->i < c->dir.n || next->i == c->dir.n + CSN_CMF_DATA;
-    if (!is_before_blob || end - first >= sizeof(bytes) ||
-        csn_file_read_at(c->file, first, bytes, (size_t)(end - first), &ignored) != CAISSON_OK) {
+    bool is_gap = next->first == c->envelope.off[CSN_CMF_DATA];
+    if (!is_before_blob || (!is_gap && end - first >= sizeof(bytes))) {
         return false;
     }
-    for (uint64_t i = 0; i < end - first; i++) {
-        if (bytes[i] != 0) {
+    while (first < end) {
+        size_t n = end - first < sizeof(bytes) ? (size_t)(end - first) : sizeof(bytes);
+        if (csn_file_read_at(c->file, first, bytes, n, &ignored) != CAISSON_OK) {
             return false;
         }
+        for (size_t i = 0; i < n; i++) {
+            if (bytes[i] != 0) {
+                return false;
+            }
+        }
+        first += n;
     }
     return true;
 }

@@ -208,6 +208,21 @@ static bool find_fault(const struct job *j, size_t i, csn_hash64_salts *known, c
     return compare(a, has_hash ? want : got, got, it->digest, digest, ret);
 }
 
+caisson_status csn_cmf_check_section(const csn_cmf *c, int section, csn_str bytes,
+                                     caisson_error *err) {
+    csn_fail_args a = {.file = c->file->path,
+                       .section = csn_cmf_section_names[section],
+                       CSN_RANGE(c->envelope.off[section], c->envelope.len[section])};
+    uint64_t want = 0, got = csn_hash64(bytes.ptr, bytes.len);
+    csn_str malformed;
+    uint8_t digest[CSN_DIGEST_BYTES];
+    bool has_hash = stored_hash(c, (size_t)section, &want, &malformed);
+    csn_digest(bytes.ptr, bytes.len, digest);
+    return compare(a, has_hash ? want : got, got, c->section_digest[section], digest, err)
+               ? CAISSON_E_HASH
+               : CAISSON_OK;
+}
+
 caisson_status csn_cmf_check_tensor(const csn_cmf *c, uint32_t i, const void *bytes,
                                     caisson_error *err) {
     const csn_tensor *t = &c->dir.tensors[i];

@@ -262,9 +262,21 @@ static caisson_status write_zeros(csn_cmf_writer *w, uint64_t from, uint64_t to,
     return CAISSON_OK;
 }
 
+/* A section behind the blob; an empty one is none. */
+static caisson_status write_section(csn_cmf_writer *w, int section, csn_str bytes, uint64_t *end,
+                                    csn_cmf_envelope *e, caisson_error *err) {
+    if (bytes.len == 0) {
+        return CAISSON_OK;
+    }
+    e->off[section] = *end;
+    e->len[section] = bytes.len;
+    *end += bytes.len;
+    return csn_file_write_at(w->file, e->off[section], bytes.ptr, bytes.len, err);
+}
+
 /* Everything but payloads and envelope. */
-static caisson_status write_head(csn_cmf_writer *w, csn_str header, csn_str vocab, csn_str dir,
-                                 csn_cmf_envelope *e, caisson_error *err) {
+static caisson_status write_head(csn_cmf_writer *w, csn_str header, csn_str dir, csn_str masks,
+                                 csn_str vocab, csn_cmf_envelope *e, caisson_error *err) {
     csn_cmf_layout *l = &w->layout;
     e->off[CSN_CMF_HEADER] = CSN_CMF_ENVELOPE_BYTES;
     e->len[CSN_CMF_HEADER] = header.len;
@@ -272,24 +284,21 @@ static caisson_status write_head(csn_cmf_writer *w, csn_str header, csn_str voca
     e->len[CSN_CMF_DIR] = dir.len;
     e->off[CSN_CMF_DATA] = l->data_off;
     e->len[CSN_CMF_DATA] = l->data_len;
-    uint64_t data_end = l->data_off + l->data_len;
+    uint64_t end = l->data_off + l->data_len;
     uint64_t head_end = e->off[CSN_CMF_DIR] + dir.len;
     if (head_end > l->data_off) {
         return CSN_FAIL(err, CAISSON_E_LIMIT, .section = "header",
                         .what = "header is longer than the plan reserved",
                         CSN_VALUES(l->data_off - dir.len - CSN_CMF_ENVELOPE_BYTES, header.len));
     }
-    if (vocab.len > 0) {
-        e->off[CSN_CMF_VOCAB] = data_end;
-        e->len[CSN_CMF_VOCAB] = vocab.len;
-        CSN_TRY(csn_file_write_at(w->file, data_end, vocab.ptr, vocab.len, err));
-    }
+    CSN_TRY(write_section(w, CSN_CMF_MASKS, masks, &end, e, err));
+    CSN_TRY(write_section(w, CSN_CMF_VOCAB, vocab, &end, e, err));
     CSN_TRY(csn_file_write_at(w->file, e->off[CSN_CMF_HEADER], header.ptr, header.len, err));
     CSN_TRY(csn_file_write_at(w->file, e->off[CSN_CMF_DIR], dir.ptr, dir.len, err));
     CSN_TRY(write_zeros(w, head_end, l->data_off, err)); /* an earlier try may have left bytes */
     e->header_hash = csn_hash64(header.ptr, header.len);
     e->dir_hash = csn_hash64(dir.ptr, dir.len);
-    return w->file->ops->truncate(w->file, data_end + vocab.len, err);
+    return w->file->ops->truncate(w->file, end, err);
 }
 
 /* The envelope last, so that nothing before it makes a CMF file. */
@@ -298,15 +307,6 @@ static caisson_status write_envelope(csn_cmf_writer *w, csn_cmf_envelope *e, cai
     CSN_TRY(csn_cmf_seal_envelope(w->file, e, bytes, err));
     CSN_TRY(csn_file_write_at(w->file, 0, bytes, sizeof(bytes), err));
     return w->file->ops->sync(w->file, err);
-}
-
-static caisson_status put_in_place(csn_cmf_writer *w, caisson_error *err) {
-    caisson_error ignored;
-    CSN_TRY(w->fs->ops->rename(w->fs, w->part.ptr, w->path.ptr, err));
-    w->is_finished = true; /* the file is in place, whatever follows */
-    csn_journal_close(&w->journal);
-    (void)w->fs->ops->remove(w->fs, w->journal_path.ptr, &ignored); /* without .part it is void */
-    return w->fs->ops->sync_dir(w->fs, w->path.ptr, err);
 }
 
 /* The directory section with the hashes of what was written; their digests go into the seals. */
@@ -327,8 +327,8 @@ static caisson_status make_directory(csn_cmf_writer *w, csn_cmf_seals *seals, cs
     return csn_cmf_seal_section(seals, CSN_CMF_DIR, *ret, &w->arena, err);
 }
 
-static caisson_status finish(csn_cmf_writer *w, csn_str header_json, csn_str vocab, csn_buf *header,
-                             caisson_error *err) {
+static caisson_status seal(csn_cmf_writer *w, csn_str header_json, csn_str masks, csn_str vocab,
+                           csn_buf *header, caisson_error *err) {
     csn_cmf_seals seals = {0};
     csn_cmf_envelope envelope = {0};
     csn_str dir;
@@ -337,23 +337,42 @@ static caisson_status finish(csn_cmf_writer *w, csn_str header_json, csn_str voc
                         CSN_VALUES(w->layout.dir.n, w->n_done));
     }
     CSN_TRY(make_directory(w, &seals, &dir, err));
+    CSN_TRY(csn_cmf_seal_section(&seals, CSN_CMF_MASKS, masks, &w->arena, err));
     CSN_TRY(csn_cmf_seal_section(&seals, CSN_CMF_VOCAB, vocab, &w->arena, err));
     CSN_TRY(csn_cmf_seal_header(header_json, &seals, header, err));
     CSN_TRY(mark(w, err));
-    CSN_TRY(write_head(w, csn_buf_view(header), vocab, dir, &envelope, err));
-    CSN_TRY(write_envelope(w, &envelope, err));
-    return put_in_place(w, err);
+    CSN_TRY(write_head(w, csn_buf_view(header), dir, masks, vocab, &envelope, err));
+    return write_envelope(w, &envelope, err);
 }
 
-caisson_status csn_cmf_writer_finish(csn_cmf_writer *w, csn_str header_json, csn_str vocab,
-                                     caisson_error *err) {
+caisson_status csn_cmf_writer_seal(csn_cmf_writer *w, csn_str header_json, csn_str masks,
+                                   csn_str vocab, caisson_error *err) {
     csn_buf header = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
-    caisson_status status = finish(w, header_json, vocab, &header, err);
+    caisson_status status = seal(w, header_json, masks, vocab, &header, err);
     if (status != CAISSON_OK) {
         csn_error_file(err, w->path.ptr);
     }
     csn_buf_free(&header);
     return status;
+}
+
+caisson_status csn_cmf_writer_rename(csn_cmf_writer *w, caisson_error *err) {
+    caisson_error ignored;
+    CSN_TRY(w->fs->ops->rename(w->fs, w->part.ptr, w->path.ptr, err));
+    w->is_finished = true; /* the file is in place, whatever follows */
+    csn_journal_close(&w->journal);
+    (void)w->fs->ops->remove(w->fs, w->journal_path.ptr, &ignored); /* without .part it is void */
+    caisson_status status = w->fs->ops->sync_dir(w->fs, w->path.ptr, err);
+    if (status != CAISSON_OK) {
+        csn_error_file(err, w->path.ptr);
+    }
+    return status;
+}
+
+caisson_status csn_cmf_writer_finish(csn_cmf_writer *w, csn_str header_json, csn_str vocab,
+                                     caisson_error *err) {
+    CSN_TRY(csn_cmf_writer_seal(w, header_json, (csn_str){0}, vocab, err));
+    return csn_cmf_writer_rename(w, err);
 }
 
 void csn_cmf_writer_close(csn_cmf_writer *w, bool discard) {

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""compact, merge, split, convert --shard-max-size, and commands over sharded models."""
+import fcntl
+import glob
+import os
+import shutil
+
+import tool
+from test_convert import make_hf
+from tool import FAILED, FILES, TINY, USAGE
+
+GROWN = os.path.join(FILES, "tiny-grown.cmf")
+
+
+def names(pattern):
+    return sorted(os.path.basename(path) for path in glob.glob(pattern))
+
+
+class Rewrite(tool.Case):
+    def split(self, size="60K"):
+        out = self.path("s.cmf")
+        r = self.ok("split", TINY, "-o", out, "--shard-max-size", size, "--json").json
+        self.assertEqual(r["files_before"], 1)
+        return r["files_after"], sorted(glob.glob(self.path("s-*.cmf")))
+
+    def test_compact_in_place(self):
+        path = self.path("m.cmf")
+        shutil.copyfile(GROWN, path)
+        before = self.ok("tensor", path, "--json").json
+        r = self.ok("compact", path, "--json").json
+        self.assertEqual(r["bytes_before"], os.path.getsize(GROWN))
+        self.assertEqual(r["bytes_after"], os.path.getsize(path))
+        after = self.ok("tensor", path, "--json").json
+        for a, b in zip(before, after):
+            self.assertEqual([a[k] for k in ("name", "dtype", "shape", "bytes", "hash")],
+                             [b[k] for k in ("name", "dtype", "shape", "bytes", "hash")])
+        self.assertEqual(self.ok("verify", path, "--json").json[0]["notes"], [])
+        self.assertEqual(names(self.path("m.cmf*")), ["m.cmf"])
+
+    def test_compact_waits_for_no_writer(self):
+        path = self.path("m.cmf")
+        shutil.copyfile(TINY, path)
+        with open(path, "rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            r = self.fails(FAILED, "compact", path)
+        self.assertIn("another program is writing", r.err)
+        self.ok("compact", path)
+
+    def test_split_and_merge(self):
+        n, shards = self.split()
+        self.assertEqual(len(shards), n)
+        self.assertGreater(n, 2)
+        for shard in shards:
+            self.assertLessEqual(os.path.getsize(shard), 60000)
+            self.assertTrue(self.ok("verify", shard, "--json").json[0]["valid"])
+        answer = self.ok("run", TINY, "a", "-n", 4, "--temp", 0).out
+        self.assertEqual(self.ok("run", shards[1], "a", "-n", 4, "--temp", 0).out, answer)
+        info = self.ok("info", shards[-1], "--json").json["container"]
+        self.assertEqual([os.path.basename(s["file"]) for s in info["shards"]], names(self.path("s-*")))
+        self.ok("merge", shards[1], "-o", self.path("m.cmf"))
+        self.ok("compact", TINY, "-o", self.path("c.cmf"))
+        self.assertEqual(tool.read(self.path("m.cmf")), tool.read(self.path("c.cmf")))
+        self.assertIn("exists", self.fails(FAILED, "merge", shards[0], "-o", self.path("m.cmf")).err)
+        self.ok("merge", shards[0], "-o", self.path("m.cmf"), "--force")
+
+    def test_compact_keeps_a_shard_a_shard(self):
+        _, shards = self.split()
+        self.ok("compact", shards[1])
+        self.ok("info", shards[1])
+        self.ok("compact", shards[1], "-o", self.path("all.cmf"))
+        self.assertNotIn("shards", self.ok("info", self.path("all.cmf"), "--json").json["container"])
+
+    def test_a_missing_shard_is_named(self):
+        _, shards = self.split()
+        os.unlink(shards[1])
+        for command in (("info", shards[0]), ("run", shards[0], "a"),
+                        ("merge", shards[2], "-o", self.path("m.cmf"))):
+            self.assertIn(os.path.basename(shards[1]), self.fails(FAILED, *command).err)
+        self.ok("verify", shards[0])
+
+    def test_convert_makes_shards(self):
+        source = make_hf(self.path("hf"))
+        one, cut = self.path("one.cmf"), self.path("cut.cmf")
+        self.ok("convert", source, "-o", one)
+        self.ok("convert", source, "-o", cut, "--shard-max-size", "40K")
+        self.assertFalse(os.path.exists(cut))
+        shards = sorted(glob.glob(self.path("cut-*.cmf")))
+        self.assertGreater(len(shards), 1)
+        self.ok("merge", shards[0], "-o", self.path("m.cmf"))
+        listed = [[t[k] for k in ("name", "dtype", "shape", "hash")]
+                  for t in self.ok("tensor", one, "--json").json]
+        self.assertEqual([[t[k] for k in ("name", "dtype", "shape", "hash")]
+                          for t in self.ok("tensor", self.path("m.cmf"), "--json").json], listed)
+        r = self.fails(FAILED, "convert", source, "-o", cut, "--shard-max-size", "40K")
+        self.assertIn("exists", r.err)
+        bytes_before = [tool.read(s) for s in shards]
+        self.ok("convert", source, "-o", cut, "--shard-max-size", "40K", "--force")
+        self.assertEqual([tool.read(s) for s in shards], bytes_before)  # the same, always
+
+    def test_each_shard_is_signed_alone(self):
+        _, shards = self.split()
+        key = self.ok("keygen", self.path("k")).out.strip()
+        self.ok("sign", *shards, "--key", self.path("k"))
+        run = ("run", shards[0], "a", "-n", 1, "--temp", 0, "--require-signature", key)
+        self.ok(*run)
+        os.unlink(shards[1] + ".sig")
+        self.assertIn(os.path.basename(shards[1]), self.fails(FAILED, *run).err)
+
+    def test_sizes(self):
+        for size in ("", "0", "1.5G", "-1", "10T", "99999999999999999999", "20000000000G"):
+            self.fails(USAGE, "split", TINY, "-o", self.path("x.cmf"), "--shard-max-size=" + size)
+        for size, n in (("1000000", 1), ("1M", 1), ("1MiB", 1), ("1G", 1)):
+            self.assertEqual(self.split(size)[0], n)
+            os.unlink(self.path("s.cmf"))
+        self.fails(USAGE, "split", TINY, "-o", self.path("x.cmf"))
+        self.fails(USAGE, "merge", TINY)
+
+
+if __name__ == "__main__":
+    tool.main()
