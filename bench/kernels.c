@@ -80,8 +80,9 @@ struct kernel {
     csn_matmul_f32_fn matmul_f32;
     csn_matmul_i8_fn matmul_i8;
     csn_scale_x_fn scale_x;
-    csn_add_exact_fn add_exact;
+    csn_matmul_i8_fn matmul_i8_exact;
     csn_quantise_x8_fn quantise_x8;
+    csn_take_exact_fn take_exact;
 };
 
 static const struct kernel kernels[] = {
@@ -123,7 +124,7 @@ static void bench_kernel(const struct kernel *k, csn_pool *pool, struct work *w,
         line(k->op, k->dtype, k->isa, threads, batch, (double)(batch * w->w.cols) * 4, 0, t);
         return;
     }
-    if (row == 0 || k->scale_x != NULL || k->add_exact != NULL ||
+    if (row == 0 || k->scale_x != NULL || k->matmul_i8_exact != NULL || k->take_exact != NULL ||
         (k->matmul_f32 != NULL && dtype == NULL)) {
         return;
     }

@@ -3,6 +3,7 @@
  * it at once, parked ones are woken. The caller runs its own share, then waits for `n_busy` to
  * reach 0 in the same way: spin for a moment, then offer the CPU to others between looks, then
  * park. A pool that only spins dies when cores are oversubscribed (bench_forkjoin shows all three).
+ * Before it spins a thread fetches what it was told to read next.
  */
 #include "base/threads.h"
 
@@ -12,6 +13,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -32,6 +34,7 @@ enum {
 };
 
 struct worker {
+    _Alignas(64) csn_ahead ahead;
     csn_pool *pool;
     unsigned index;
     pthread_t thread;
@@ -51,6 +54,7 @@ struct csn_pool {
     pthread_cond_t done;
     _Atomic int caller_cpu; /* where the caller was when it announced this region */
     unsigned n_started;     /* workers to join */
+    csn_ahead ahead;        /* the caller's */
     struct worker workers[];
 };
 
@@ -85,12 +89,14 @@ static void announce_cpu(csn_pool *p) {
 }
 
 /* Spins until *value differs from v, or equals it; false: not yet. */
-static bool spin(_Atomic unsigned *value, unsigned v, bool until_equal) {
+static bool spin(_Atomic unsigned *value, unsigned v, bool until_equal, csn_ahead *ahead) {
     for (int i = 0; i < SPINS; i++) {
         if ((atomic_load_explicit(value, memory_order_acquire) == v) == until_equal) {
             return true;
         }
-        CPU_RELAX();
+        if (!csn_ahead_step(ahead)) {
+            CPU_RELAX();
+        }
     }
     return false;
 }
@@ -100,7 +106,7 @@ static void *work(void *arg) {
     csn_pool *p = w->pool;
     unsigned seen = 0;
     for (;;) {
-        if (!spin(&p->generation, seen, false)) {
+        if (!spin(&p->generation, seen, false, &w->ahead)) {
             /* n_parked is raised before generation is looked at again, announce() does the two the
              * other way round, both sequentially consistent: one of them sees the other. */
             pthread_mutex_lock(&p->mutex);
@@ -156,13 +162,16 @@ caisson_status csn_pool_new(unsigned n_threads, csn_pool **ret, caisson_error *e
                         CSN_VALUES(MAX_THREADS, n_threads));
     }
     csn_pool *p;
-    CSN_TRY(csn_alloc(1, sizeof(*p) + (n_threads - 1) * sizeof(p->workers[0]), (void **)&p, err));
+    CSN_TRY(
+        csn_alloc_aligned(sizeof(*p) + (n_threads - 1) * sizeof(p->workers[0]), (void **)&p, err));
+    memset(p, 0, sizeof(*p) + (n_threads - 1) * sizeof(p->workers[0]));
     p->n_threads = n_threads;
     pthread_mutex_init(&p->mutex, NULL);
     pthread_cond_init(&p->start, NULL);
     pthread_cond_init(&p->done, NULL);
     for (unsigned i = 0; i + 1 < n_threads; i++) {
-        p->workers[i] = (struct worker){.pool = p, .index = i + 1};
+        p->workers[i].pool = p;
+        p->workers[i].index = i + 1;
         sigset_t old;
         block_signals(&old); /* a new thread inherits the mask */
         int e = pthread_create(&p->workers[i].thread, NULL, work, &p->workers[i]);
@@ -189,11 +198,17 @@ void csn_pool_free(csn_pool *p) {
     pthread_cond_destroy(&p->start);
     pthread_cond_destroy(&p->done);
     pthread_mutex_destroy(&p->mutex);
-    csn_free(p);
+    csn_free_aligned(p);
 }
 
 unsigned csn_pool_n_threads(const csn_pool *p) {
     return p == NULL ? 1 : p->n_threads;
+}
+
+void csn_pool_ahead(csn_pool *p, unsigned i_thread, const csn_ahead_span *spans, unsigned n) {
+    if (p != NULL && p->n_threads > 1) {
+        csn_ahead_set(i_thread == 0 ? &p->ahead : &p->workers[i_thread - 1].ahead, spans, n);
+    }
 }
 
 void csn_pool_run(csn_pool *p, csn_pool_fn fn, void *ctx) {
@@ -207,7 +222,7 @@ void csn_pool_run(csn_pool *p, csn_pool_fn fn, void *ctx) {
     atomic_store_explicit(&p->n_busy, p->n_threads - 1, memory_order_relaxed);
     announce(p);
     fn(ctx, 0, p->n_threads);
-    if (spin(&p->n_busy, 0, true)) {
+    if (spin(&p->n_busy, 0, true, &p->ahead)) {
         return;
     }
     pthread_mutex_lock(&p->mutex);

@@ -7,6 +7,7 @@
 #ifndef CSN_BASE_THREADS_H
 #define CSN_BASE_THREADS_H
 
+#include "base/ahead.h"
 #include "base/error.h"
 
 typedef struct csn_pool csn_pool;
@@ -19,6 +20,9 @@ unsigned csn_pool_n_threads(const csn_pool *pool); /* 1 for NULL */
 /* Runs one region and returns when all threads are done. Not reentrant; one caller at a time.
  * pool == NULL runs fn(ctx, 0, 1). */
 void csn_pool_run(csn_pool *pool, csn_pool_fn fn, void *ctx);
+/* What thread i fetches from now on whenever it waits for the others (base/ahead.h); until it is
+ * set again. Between regions only; a pool of NULL or one thread never waits. */
+void csn_pool_ahead(csn_pool *pool, unsigned i_thread, const csn_ahead_span *spans, unsigned n);
 /* CPUs that this process may use (affinity and cgroup quota), at least 1. */
 unsigned csn_n_cpus(void);
 

@@ -61,6 +61,23 @@ INLINE void halves_to_f32(const uint8_t *src, float *dst, uint64_t n) {
     }
 }
 
+/* As f32_to_half; NaN is the second operand of a minimum that returns it. */
+INLINE void f32_to_halves(const float *x, uint16_t *h, uint64_t n) {
+    uint64_t i = 0;
+#ifdef __F16C__
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    for (; i + 8 <= n; i += 8) {
+        __m256 v = _mm256_loadu_ps(x + i);
+        __m256 a = _mm256_min_ps(_mm256_andnot_ps(sign, v), _mm256_set1_ps(65504.0f));
+        a = _mm256_or_ps(a, _mm256_and_ps(v, sign));
+        _mm_storeu_si128((__m128i *)(void *)(h + i), _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+    }
+#endif
+    for (; i < n; i++) {
+        h[i] = f32_to_half(x[i]);
+    }
+}
+
 /* 16 keys as f32 [head_dim][16]. */
 static void decode_k_tile(const csn_kv_head *kv, uint32_t i_tile, float *out) {
     uint32_t hd = kv->head_dim;
@@ -138,9 +155,13 @@ static void store_k(const csn_kv_head *kv, uint32_t pos, const float *k) {
             memcpy(tile + ((size_t)d * TILE + j) * 4, k + d, 4);
         }
     } else if (kv->type_k == CSN_KV_F16) {
-        for (uint32_t d = 0; d < hd; d++) {
-            uint16_t h = f32_to_half(k[d]);
-            memcpy(tile + ((size_t)d * TILE + j) * 2, &h, 2);
+        uint16_t h[32];
+        for (uint32_t d0 = 0; d0 < hd; d0 += 32) {
+            uint32_t n = hd - d0 < 32 ? hd - d0 : 32;
+            f32_to_halves(k + d0, h, n);
+            for (uint32_t d = 0; d < n; d++) {
+                memcpy(tile + ((size_t)(d0 + d) * TILE + j) * 2, h + d, 2);
+            }
         }
     } else {
         for (uint32_t d = 0; d < hd; d += 32) {
@@ -158,9 +179,11 @@ static void store_v(const csn_kv_head *kv, uint32_t pos, const float *v) {
     if (kv->type_v == CSN_KV_F32) {
         memcpy(row, v, hd * sizeof(float));
     } else if (kv->type_v == CSN_KV_F16) {
-        for (uint32_t d = 0; d < hd; d++) {
-            uint16_t h = f32_to_half(v[d]);
-            memcpy(row + (size_t)d * 2, &h, 2);
+        uint16_t h[32];
+        for (uint32_t d0 = 0; d0 < hd; d0 += 32) {
+            uint32_t n = hd - d0 < 32 ? hd - d0 : 32;
+            f32_to_halves(v + d0, h, n);
+            memcpy(row + (size_t)d0 * 2, h, (size_t)n * 2);
         }
     } else {
         for (uint32_t d = 0; d < hd; d += 32) {

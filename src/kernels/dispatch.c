@@ -8,7 +8,14 @@
 
 #include "base/cpu.h"
 
-enum op { OP_matmul_f32, OP_matmul_i8, OP_scale_x, OP_add_exact, OP_quantise_x8 };
+enum op {
+    OP_matmul_f32,
+    OP_matmul_i8,
+    OP_scale_x,
+    OP_matmul_i8_exact,
+    OP_quantise_x8,
+    OP_take_exact
+};
 
 struct row {
     enum op op;
@@ -18,8 +25,9 @@ struct row {
         csn_matmul_f32_fn matmul_f32;
         csn_matmul_i8_fn matmul_i8;
         csn_scale_x_fn scale_x;
-        csn_add_exact_fn add_exact;
+        csn_matmul_i8_fn matmul_i8_exact;
         csn_quantise_x8_fn quantise_x8;
+        csn_take_exact_fn take_exact;
     } fn;
 };
 
@@ -61,11 +69,15 @@ csn_scale_x_fn csn_kernel_scale_x(const csn_matrix *w) {
     return r != NULL ? r->fn.scale_x : NULL;
 }
 
-csn_add_exact_fn csn_kernel_add_exact(const csn_matrix *w) {
-    const struct row *r = find(OP_add_exact, w->dtype->name);
-    return r != NULL ? r->fn.add_exact : NULL;
+csn_matmul_i8_fn csn_kernel_matmul_i8_exact(const csn_matrix *w) {
+    const struct row *r = find(OP_matmul_i8_exact, w->dtype->name);
+    return r != NULL ? r->fn.matmul_i8_exact : NULL;
 }
 
 csn_quantise_x8_fn csn_kernel_quantise_x8(void) {
     return find(OP_quantise_x8, "any")->fn.quantise_x8;
+}
+
+csn_take_exact_fn csn_kernel_take_exact(void) {
+    return find(OP_take_exact, "any")->fn.take_exact;
 }

@@ -11,9 +11,9 @@
  *              eight lanes, lane = group mod 8, in rising order; then the halving tree: lane
  *              l += lane l+4 (l < 4), then +2, +1. Lanes begin at +0, so adding the zero products
  *              of padded groups changes nothing.
- *              How scales enter is written beside each dtype in kernels/ref/. Dtypes with add_exact
- *              take the largest elements of a vector out before it is quantised; their f32 products
- *              are added afterwards, one after another.
+ *              How scales enter is written beside each dtype in kernels/ref/. For dtypes with
+ *              matmul_i8_exact the largest elements of a vector are taken out before it is
+ *              quantised; their f32 products are added afterwards, one after another.
  *
  * Kernels work on a row range, know no threads, do not allocate and cannot fail. They may use up to
  * 192 KiB of stack.
@@ -30,7 +30,7 @@
  * Groups are padded with zeros (codes, scales and offsets) to g_stride.
  *
  * One large element gives its whole group a coarse scale, and such elements are most of what int8
- * mode loses (docs/decisions/004-exact-elements.md). csn_x8_take_exact takes the largest out. */
+ * mode loses (docs/decisions/004-exact-elements.md). take_exact takes the largest out. */
 enum { CSN_X8_EXACT = 2 };
 typedef struct csn_x8 {
     int8_t *q;     /* [n][q_stride] codes in the order of the columns */
@@ -53,7 +53,7 @@ csn_x8 csn_x8_make(void *buf, uint64_t n, uint64_t cols);
 
 /* Sets the CSN_X8_EXACT elements of largest magnitude of vector t (x [cols], finite; the first of
  * equals) to 0 and notes them in x8, largest first. */
-void csn_x8_take_exact(float *x, const csn_x8 *x8, uint64_t t);
+typedef void (*csn_take_exact_fn)(float *x, const csn_x8 *x8, uint64_t t);
 
 /* Quantises vectors [t0, t1) of x (vector t at x + t * x_stride, finite) into x8. */
 typedef void (*csn_quantise_x8_fn)(const float *x, uint64_t x_stride, const csn_x8 *x8, uint64_t t0,
@@ -69,25 +69,23 @@ typedef void (*csn_scale_x_fn)(const csn_matrix *w, const float *x, uint64_t x_s
 typedef void (*csn_matmul_f32_fn)(const csn_matrix *w, const float *x, uint64_t x_stride,
                                   uint64_t n, float *y, uint64_t y_stride, uint64_t r0,
                                   uint64_t r1);
-/* The same for the first n vectors of x; x->cols == w->cols. */
-typedef void (*csn_matmul_i8_fn)(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
-                                 uint64_t y_stride, uint64_t r0, uint64_t r1);
-
-/* Adds what take_exact took out: for t in [0, n) and r in [r0, r1), k rising,
+/* The same for the first n vectors of x; x->cols == w->cols. There are two operations of this type,
+ * matmul_i8 and matmul_i8_exact, which then adds what take_exact took out: for k rising,
  *   y[t * y_stride + r] += w[r][exact_i[t][k]] * exact_x[t][k], not fused,
  * w as decoded (q8_2f: without its column factor, which is in exact_x already). */
-typedef void (*csn_add_exact_fn)(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+typedef void (*csn_matmul_i8_fn)(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                                  uint64_t y_stride, uint64_t r0, uint64_t r1);
 
 /* The kernels for a matrix under the current CPU flags. f32: never NULL for a dtype with `decode`
  * (fallback: decode a row piecewise, multiply). i8: NULL where there is no int8 form (float dtypes;
  * nibble groups that cross rows, cols % 32 != 0): the caller then uses f32. scale_x: NULL where the
- * dtype has no column factors. add_exact: NULL where the dtype's own rounding drowns what it would
- * bring (4 bits). quantise_x8: never NULL. */
+ * dtype has no column factors. i8_exact: NULL where the dtype's own rounding drowns what it would
+ * bring (4 bits). quantise_x8, take_exact: never NULL. */
 csn_matmul_f32_fn csn_kernel_matmul_f32(const csn_matrix *w);
 csn_matmul_i8_fn csn_kernel_matmul_i8(const csn_matrix *w);
 csn_scale_x_fn csn_kernel_scale_x(const csn_matrix *w);
-csn_add_exact_fn csn_kernel_add_exact(const csn_matrix *w);
+csn_matmul_i8_fn csn_kernel_matmul_i8_exact(const csn_matrix *w);
 csn_quantise_x8_fn csn_kernel_quantise_x8(void);
+csn_take_exact_fn csn_kernel_take_exact(void);
 
 #endif

@@ -13,9 +13,10 @@
               uint64_t r0, uint64_t r1)
 #define CSN_PROTO_scale_x(name)                                                                    \
     void name(const csn_matrix *w, const float *x, uint64_t x_stride, uint64_t n, float *out)
-#define CSN_PROTO_add_exact(name) CSN_PROTO_matmul_i8(name)
+#define CSN_PROTO_matmul_i8_exact(name) CSN_PROTO_matmul_i8(name)
 #define CSN_PROTO_quantise_x8(name)                                                                \
     void name(const float *x, uint64_t x_stride, const csn_x8 *x8, uint64_t t0, uint64_t t1)
+#define CSN_PROTO_take_exact(name) void name(float *x, const csn_x8 *x8, uint64_t t)
 
 /* Prototypes of all rows: kernel files include this, so that none disagrees with the table. */
 #define CSN_KERNEL(op, dtype, isa, flags) CSN_PROTO_##op(csn_##op##_##dtype##_##isa);

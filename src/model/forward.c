@@ -23,7 +23,8 @@ caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_comput
     f.ops = (csn_ops){.pool = pool,
                       .compute = compute,
                       .vec = csn_vec_get(),
-                      .quantise = csn_kernel_quantise_x8()};
+                      .quantise = csn_kernel_quantise_x8(),
+                      .take_exact = csn_kernel_take_exact()};
     uint64_t cols = widest_input(plan);
     uint64_t half = (uint64_t)plan->layers[0].head_dim / 2;
     bool int8 = compute == CSN_COMPUTE_INT8;
@@ -141,14 +142,21 @@ static void project(csn_forward *f, const csn_weight *w, const float *in, uint64
     csn_block_add(&f->ops, h, f->x, n, dim);
 }
 
-static void ffn(csn_forward *f, const csn_layer *l, const csn_active_visit *active, float *h,
-                uint64_t n) {
+/* next: the layer that follows; NULL: the head. */
+static void ffn(csn_forward *f, const csn_layer *l, const csn_layer *next,
+                const csn_active_visit *active, float *h, uint64_t n) {
     const csn_plan *p = f->plan;
     uint64_t dim = p->hidden;
     csn_block_norm(&f->ops, h, dim, l->pre_ffn_norm, p->norm_eps, f->x, dim, n, dim);
     if (l->moe == NULL) {
+        csn_ops_expect(&f->ops, &l->down, NULL, NULL);
         csn_block_gate_up(&f->ops, p->act, &l->gate, &l->up, active != NULL ? active->ffn : NULL,
                           f->x, dim, n, f->gate, f->up);
+        if (next != NULL) {
+            csn_ops_expect(&f->ops, &next->q, &next->k, &next->v);
+        } else {
+            csn_ops_expect(&f->ops, &p->head, NULL, NULL);
+        }
         project(f, &l->down, f->gate, l->ffn, l->post_ffn_norm, h, n);
         return;
     }
@@ -179,13 +187,17 @@ static void layer(csn_forward *f, csn_kv *kv, uint32_t i, uint32_t pos0, uint64_
     csn_linear items[3] = {{&l->q, f->q, q_dim, q_runs},
                            {&l->k, f->k, kv_dim, kv_runs},
                            {&l->v, f->v, kv_dim, kv_runs}};
+    csn_ops_expect(&f->ops, &l->o, NULL, NULL);
     csn_ops_linear_normed(&f->ops, items, 3, f->x, dim, n, NULL, NULL);
-    csn_block_heads(&f->ops, p, l, kv, active, i, pos0, n, f->q, f->k, f->v, f->cos + table,
-                    f->sin + table);
-    csn_block_attention(&f->ops, p, l, kv, active, i, pos0, row0, n, f->q, f->att, f->scratch);
+    csn_qkv qkv = {f->q, f->k, f->v, f->cos + table, f->sin + table};
+    csn_block_attention(&f->ops, p, l, kv, active, i, pos0, row0, n, &qkv, f->att, f->scratch);
     float *h = f->h + row0 * dim;
+    if (l->moe == NULL) {
+        csn_ops_expect(&f->ops, &l->gate, &l->up, NULL);
+    }
     project(f, &l->o, f->att + row0 * q_dim, q_dim, l->post_attn_norm, h, n - row0);
-    ffn(f, l, active, h, n - row0);
+    bool is_last = i + 1 == csn_plan_n_visits(p);
+    ffn(f, l, is_last ? NULL : &p->layers[(i + 1) % p->n_layers], active, h, n - row0);
 }
 
 caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, uint32_t pos0,
@@ -241,6 +253,8 @@ void csn_forward_logits(csn_forward *f, uint64_t row0, uint64_t rows, float *log
                    dim);
     struct finish a = {f, logits};
     csn_linear item = {&p->head, logits, p->vocab, NULL};
+    const csn_layer *first = p->layers; /* of the next token */
+    csn_ops_expect(&f->ops, &first->q, &first->k, &first->v);
     csn_ops_linear_normed(&f->ops, &item, 1, f->x, dim, rows, finish_rows, &a);
     for (uint64_t t = 0; t < rows && p->head.rows < p->vocab; t++) {
         memset(logits + t * p->vocab + p->head.rows, 0, (p->vocab - p->head.rows) * sizeof(float));

@@ -4,7 +4,10 @@
 #include <stdatomic.h>
 
 enum {
-    PIECE_BYTES = 256 << 10, /* of weights: pieces that threads take in turn are not smaller */
+    PIECE_BYTES = 512 << 10, /* of weights: pieces that threads take in turn are not smaller */
+    START_BYTES = 2048,      /* fetched of the next product's streams before one is begun */
+    AHEAD_BYTES = 128 << 10, /* fetched of the next region's while waiting: a quarter of an L2 */
+    MOST_DECODED = 3,        /* vectors that kernels multiply without packing the rows */
     ROW_GRAIN = 16,          /* rows that one thread owns: a cache line of f32 results */
     VECTOR_GRAIN = 16        /* vectors of one share of csn_ops_each: a tile of keys */
 };
@@ -44,16 +47,17 @@ struct linear {
     csn_after_fn after;
     void *ctx;
     bool is_normed;
+    bool is_decoding; /* few vectors: rows are read from memory in streams */
     csn_x8 x8[CSN_MAX_LINEAR];
     int i_x8[CSN_MAX_LINEAR]; /* which x8 a product reads; -1: f32 activations */
     unsigned n_x8;
     unsigned n_pieces;
-    _Atomic unsigned next; /* piece that no thread has taken */
+    _Atomic unsigned next; /* piece that no thread has taken; thread i begins with piece i */
 };
 
 /* Whether the largest elements of a product's input are multiplied in f32. */
 static bool keeps_exact(const struct linear *l, const csn_weight *w) {
-    return l->is_normed && w->add_exact != NULL;
+    return l->is_normed && w->i8_exact != NULL;
 }
 
 struct prepare {
@@ -80,7 +84,7 @@ static void prepare_span(void *ctx, uint64_t t0, uint64_t t1) {
         return;
     }
     for (uint64_t t = t0; keeps_exact(l, w) && t < t1; t++) {
-        csn_x8_take_exact(scaled + t * cols, x8, t);
+        l->ops->take_exact(scaled + t * cols, x8, t);
     }
     l->ops->quantise(scaled, cols, x8, t0, t1);
 }
@@ -117,10 +121,8 @@ static void run_rows(const struct linear *l, unsigned i_item, uint64_t r0, uint6
     const csn_weight *w = item->w;
     if (l->i_x8[i_item] >= 0) {
         const csn_x8 *x8 = &l->x8[l->i_x8[i_item]];
-        w->i8(&w->m, x8, l->n, item->y, item->y_stride, r0, r1);
-        if (keeps_exact(l, w)) {
-            w->add_exact(&w->m, x8, l->n, item->y, item->y_stride, r0, r1);
-        }
+        csn_matmul_i8_fn multiply = keeps_exact(l, w) ? w->i8_exact : w->i8;
+        multiply(&w->m, x8, l->n, item->y, item->y_stride, r0, r1);
     } else {
         w->f32(&w->m, l->x, l->x_stride, l->n, item->y, item->y_stride, r0, r1);
     }
@@ -178,11 +180,28 @@ static void run_masked(const struct linear *l, unsigned i_thread, unsigned n_thr
     }
 }
 
+/* The streams of rows (docs/decisions/003-streams-of-rows.md) of piece i of k, `most` bytes in all.
+ */
+static csn_ahead_span span_of(const csn_weight *w, unsigned i, unsigned k, uint64_t most) {
+    uint64_t row_bytes = w->m.cols * w->m.dtype->bytes_of_32 / 32;
+    uint64_t r0;
+    uint64_t r1;
+    csn_share(w->rows, ROW_GRAIN, i, k, &r0, &r1);
+    uint64_t apart = (r1 - r0) / CSN_AHEAD_STREAMS * row_bytes;
+    most /= CSN_AHEAD_STREAMS;
+    return (csn_ahead_span){(uintptr_t)w->m.data + r0 * row_bytes, apart,
+                            apart < most ? apart : most};
+}
+
 /* Piece i of k of all products' rows. */
 static void run_piece(const struct linear *l, unsigned i, unsigned k) {
     uint64_t r0 = 0;
     uint64_t r1 = 0;
     for (unsigned j = 0; j < l->n_items; j++) {
+        if (l->is_decoding && j + 1 < l->n_items) {
+            csn_ahead_span next = span_of(l->items[j + 1].w, i, k, START_BYTES);
+            csn_ahead_fetch(next.first, next.apart, next.nbytes);
+        }
         csn_share(l->items[j].w->rows, ROW_GRAIN, i, k, &r0, &r1);
         if (r0 < r1) {
             run_rows(l, j, r0, r1);
@@ -200,25 +219,50 @@ static void run_linear(void *ctx, unsigned i_thread, unsigned n_threads) {
     } else if (l->n_pieces == n_threads) {
         run_piece(l, i_thread, n_threads);
     } else {
-        unsigned i;
-        while ((i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) < l->n_pieces) {
+        for (unsigned i = i_thread; i < l->n_pieces;
+             i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) {
             run_piece(l, i, l->n_pieces);
         }
     }
 }
 
-/* Large products go in more pieces than there are threads, so that a slow one does less. 0: rows
- * are left out. */
-static unsigned count_pieces(const struct linear *l) {
-    unsigned n_threads = csn_pool_n_threads(l->ops->pool);
-    uint64_t pieces = 0;
+/* Large products go in more pieces than there are threads, so that a slow one does less. */
+static unsigned count_pieces(uint64_t nbytes, unsigned n_threads) {
+    uint64_t pieces = nbytes / PIECE_BYTES;
+    return pieces < (uint64_t)4 * n_threads ? n_threads : pieces < 4096 ? (unsigned)pieces : 4096;
+}
+
+/* As count_pieces; 0: rows are left out. */
+static unsigned count_pieces_of(const struct linear *l) {
+    uint64_t nbytes = 0;
     for (unsigned i = 0; i < l->n_items; i++) {
         if (l->items[i].runs != NULL) {
             return 0;
         }
-        pieces += l->items[i].w->m.nbytes / PIECE_BYTES;
+        nbytes += l->items[i].w->m.nbytes;
     }
-    return pieces < (uint64_t)4 * n_threads ? n_threads : pieces < 4096 ? (unsigned)pieces : 4096;
+    return count_pieces(nbytes, csn_pool_n_threads(l->ops->pool));
+}
+
+/* Tells the pool what each thread reads first of the products that follow. */
+static void look_ahead(csn_ops *ops, bool is_decoding) {
+    unsigned n_threads = csn_pool_n_threads(ops->pool);
+    uint64_t nbytes = 0;
+    unsigned n = 0;
+    for (; is_decoding && n < CSN_MAX_LINEAR && ops->next[n] != NULL; n++) {
+        nbytes += ops->next[n]->m.nbytes;
+    }
+    unsigned n_pieces = count_pieces(nbytes, n_threads);
+    for (unsigned i = 0; i < n_threads; i++) {
+        csn_ahead_span spans[CSN_MAX_LINEAR];
+        uint64_t left = AHEAD_BYTES;
+        for (unsigned j = 0; j < n; j++) {
+            spans[j] = span_of(ops->next[j], i, n_pieces, left);
+            left -= CSN_AHEAD_STREAMS * spans[j].nbytes;
+        }
+        csn_pool_ahead(ops->pool, i, spans, n);
+    }
+    csn_ops_expect(ops, NULL, NULL, NULL);
 }
 
 static void run(csn_ops *ops, struct linear l) {
@@ -228,9 +272,18 @@ static void run(csn_ops *ops, struct linear l) {
     }
     if (l.n != 0) {
         prepare(&l);
-        l.n_pieces = count_pieces(&l);
+        l.n_pieces = count_pieces_of(&l);
+        l.next = csn_pool_n_threads(ops->pool);
+        l.is_decoding = ops->compute == CSN_COMPUTE_INT8 && l.n <= MOST_DECODED;
+        look_ahead(ops, l.is_decoding);
         csn_pool_run(ops->pool, run_linear, &l);
     }
+}
+
+void csn_ops_expect(csn_ops *ops, const csn_weight *a, const csn_weight *b, const csn_weight *c) {
+    ops->next[0] = a;
+    ops->next[1] = b;
+    ops->next[2] = c;
 }
 
 void csn_ops_linear(csn_ops *ops, const csn_linear *items, unsigned n_items, const float *x,

@@ -17,9 +17,11 @@ typedef struct csn_ops {
     csn_compute compute;
     const csn_vec *vec;
     csn_quantise_x8_fn quantise;
+    csn_take_exact_fn take_exact;
     const csn_tap *tap;       /* or NULL */
     void *x8[CSN_MAX_LINEAR]; /* csn_x8_nbytes(max_n, max_cols) each; NULL in f32 mode */
     float *scaled;            /* [max_n][max_cols]: inputs that are changed before quantising */
+    const csn_weight *next[CSN_MAX_LINEAR]; /* csn_ops_expect */
 } csn_ops;
 
 typedef struct csn_linear { /* y = W x + bias */
@@ -28,6 +30,11 @@ typedef struct csn_linear { /* y = W x + bias */
     uint64_t y_stride;
     const csn_runs *runs; /* the rows to compute, others are left as they are; NULL = all */
 } csn_linear;
+
+/* Says which products of one input (up to three, then NULL) follow the next call of csn_ops_linear:
+ * threads that have done their part of it fetch what they will read of those. Being wrong costs
+ * bandwidth alone. */
+void csn_ops_expect(csn_ops *ops, const csn_weight *a, const csn_weight *b, const csn_weight *c);
 
 /* All products of one input x (vector t at x + t * x_stride). `after`, when not NULL, runs on each
  * thread once its rows [r0, r1) of all products are written (they must then have equal rows and

@@ -16,7 +16,7 @@ typedef struct csn_weight {
     csn_matmul_f32_fn f32;
     csn_matmul_i8_fn i8;        /* NULL: f32 activations in int8 mode too */
     csn_scale_x_fn scale_x;     /* NULL: no column factors */
-    csn_add_exact_fn add_exact; /* NULL: the input is quantised whole */
+    csn_matmul_i8_fn i8_exact;  /* NULL: the input is quantised whole */
     const float *bias;          /* [rows] or NULL */
 } csn_weight;
 

@@ -66,7 +66,9 @@ struct csn_dtype {
     int warp_fmt;     /* WARP fmt byte, or CSN_NO_ID */
     const char *safetensors; /* "F32", "BF16", ..., or NULL */
     uint32_t group;          /* elements that share a scale in flattened order; 1 = none */
-    bool is_float;           /* f32, f16, bf16: f32 activations in both compute modes */
+    uint32_t bytes_of_32; /* of 32 elements of a row in the payload's first part, where rows follow
+                           * one another without gaps; 0 = otherwise */
+    bool is_float;        /* f32, f16, bf16: f32 activations in both compute modes */
     bool is_reserved; /* known by number only: reading a model that uses it is refused by name */
 
     /* Exact payload size. Fails with CAISSON_E_BOUNDS when the shape cannot have this dtype or the

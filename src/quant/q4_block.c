@@ -52,6 +52,7 @@ const csn_dtype csn_dtype_q4_block = {
     .gguf_id = CSN_NO_ID,
     .warp_fmt = CSN_NO_ID,
     .group = CSN_GROUP,
+    .bytes_of_32 = 16,
     .nbytes = q4_block_nbytes,
     .decode = q4_block_decode,
     .encode = q4_block_encode,

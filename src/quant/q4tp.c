@@ -211,6 +211,7 @@ const csn_dtype csn_dtype_q4tp = {
     .gguf_id = CSN_NO_ID,
     .warp_fmt = CSN_NO_ID,
     .group = CSN_GROUP,
+    .bytes_of_32 = 16,
     .nbytes = q4tp_nbytes,
     .decode = q4tp_decode,
     .encode = q4tp_encode,

@@ -124,6 +124,7 @@ const csn_dtype csn_dtype_q8_2f = {
     .gguf_id = CSN_NO_ID,
     .warp_fmt = CSN_NO_ID,
     .group = 1,
+    .bytes_of_32 = 32,
     .nbytes = q8_2f_nbytes,
     .decode = q8_2f_decode,
     .encode = q8_2f_encode,

@@ -24,8 +24,9 @@ struct kernel {
     csn_matmul_f32_fn matmul_f32;
     csn_matmul_i8_fn matmul_i8;
     csn_scale_x_fn scale_x;
-    csn_add_exact_fn add_exact;
+    csn_matmul_i8_fn matmul_i8_exact;
     csn_quantise_x8_fn quantise_x8;
+    csn_take_exact_fn take_exact;
 };
 
 static const struct kernel kernels[] = {
@@ -196,7 +197,7 @@ static void setup(struct fixture *f, const struct kernel *k, const struct sizes 
     assert_non_null(copy);
     for (uint64_t t = 0; t < s->n; t++) {
         memcpy(copy, x + t * f->x_stride, (size_t)s->cols * sizeof(float));
-        csn_x8_take_exact(copy, &f->x8, t);
+        csn_take_exact_any_ref(copy, &f->x8, t);
     }
     free(copy);
     f->y_stride = s->rows + below(3);
@@ -243,16 +244,8 @@ static void multiply(const struct kernel *k, struct fixture *f, uint64_t t0, uin
     x8.exact_i += t0 * CSN_X8_EXACT;
     x8.exact_x += t0 * CSN_X8_EXACT;
     x8.n -= t0;
-    if (k->add_exact != NULL) { /* adds: the canaries of what is written become numbers */
-        for (uint64_t t = 0; t < t1 - t0; t++) {
-            for (uint64_t r = r0; r < r1; r++) {
-                y[t * f->y_stride + r] = (float)r * 0.25f - 3.0f;
-            }
-        }
-        k->add_exact(&f->w, &x8, t1 - t0, y, f->y_stride, r0, r1);
-        return;
-    }
-    k->matmul_i8(&f->w, &x8, t1 - t0, y, f->y_stride, r0, r1);
+    csn_matmul_i8_fn fn = k->matmul_i8 != NULL ? k->matmul_i8 : k->matmul_i8_exact;
+    fn(&f->w, &x8, t1 - t0, y, f->y_stride, r0, r1);
 }
 
 /* The plain C row of the same operation and dtype. */
@@ -260,8 +253,8 @@ static const struct kernel *reference(const struct kernel *k) {
     for (int i = 0; i < N_KERNELS; i++) {
         bool same_op =
             k->matmul_f32 != NULL ? kernels[i].matmul_f32 != NULL
-            : k->add_exact != NULL
-                ? kernels[i].add_exact != NULL && strcmp(kernels[i].dtype, k->dtype) == 0
+            : k->matmul_i8_exact != NULL
+                ? kernels[i].matmul_i8_exact != NULL && strcmp(kernels[i].dtype, k->dtype) == 0
                 : kernels[i].matmul_i8 != NULL && strcmp(kernels[i].dtype, k->dtype) == 0;
         if (same_op && strstr(kernels[i].name, "_ref") != NULL) {
             return &kernels[i];
@@ -337,16 +330,47 @@ static void matmul_i8_equals_ref(void **state) {
     }
 }
 
-static void add_exact_equals_ref(void **state) {
+static void matmul_i8_exact_equals_ref(void **state) {
     (void)state;
     for (int i = 0; i < N_KERNELS; i++) {
-        if (kernels[i].add_exact != NULL && is_tested(&kernels[i])) {
+        if (kernels[i].matmul_i8_exact != NULL && is_tested(&kernels[i])) {
             sweep(&kernels[i]);
             check_matmul(&kernels[i], &(struct sizes){.rows = 150, .cols = 96, .n = 70, .w = TAME});
             check_matmul(&kernels[i],
                          &(struct sizes){.rows = 64, .cols = 1, .n = 3, .at_end = true});
         }
     }
+}
+
+static void take_exact_equals_ref(void **state) {
+    (void)state;
+    enum { MOST = 70 };
+    csn_take_exact_fn fn = csn_kernel_take_exact();
+    uint64_t bytes;
+    assert_true(csn_x8_nbytes(1, MOST, &bytes));
+    uint8_t *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    assert_non_null(memory);
+    for (uint64_t n = 1; n <= MOST; n++) {
+        for (int pass = 0; pass < 8; pass++) {
+            float x[MOST];
+            float want[MOST];
+            for (uint64_t i = 0; i < n; i++) { /* few values, so that many are equal */
+                x[i] = pass == 0 ? 0.0f : (float)below(pass == 1 ? 3 : 1000) - 1.0f;
+                want[i] = x[i];
+            }
+            csn_x8 x8 = csn_x8_make(memory, 1, n);
+            csn_take_exact_any_ref(want, &x8, 0);
+            uint32_t want_i[CSN_X8_EXACT];
+            float want_x[CSN_X8_EXACT];
+            memcpy(want_i, x8.exact_i, sizeof(want_i));
+            memcpy(want_x, x8.exact_x, sizeof(want_x));
+            fn(x, &x8, 0);
+            assert_memory_equal(x8.exact_i, want_i, sizeof(want_i));
+            assert_memory_equal(x8.exact_x, want_x, sizeof(want_x));
+            assert_memory_equal(x, want, n * sizeof(float));
+        }
+    }
+    free(memory);
 }
 
 /* The contract of kernels.h, worked out one element at a time. */
@@ -371,7 +395,7 @@ static void exact_elements_are_taken_and_added(void **state) {
     x[1][64] = -8.5f;
     memset(x[2], 0, sizeof(x[2]));
     for (uint64_t t = 0; t < N; t++) {
-        csn_x8_take_exact(x[t], &x8, t);
+        csn_kernel_take_exact()(x[t], &x8, t);
     }
     static const uint32_t want_i[] = {3, 40, 76, 64, 0, 0};
     static const float want_x[] = {-7, 7, 9, -8.5f, 0, 0};
@@ -386,12 +410,14 @@ static void exact_elements_are_taken_and_added(void **state) {
                     .nbytes = sizeof(payload),
                     .rows = ROWS,
                     .cols = COLS};
+    csn_kernel_quantise_x8()(x[0], COLS, &x8, 0, N);
+    float rest[N][ROWS];
     float y[N][ROWS];
-    memset(y, 0, sizeof(y));
-    csn_kernel_add_exact (&w)(&w, &x8, N, y[0], ROWS, 0, ROWS);
+    csn_kernel_matmul_i8 (&w)(&w, &x8, N, rest[0], ROWS, 0, ROWS);
+    csn_kernel_matmul_i8_exact (&w)(&w, &x8, N, y[0], ROWS, 0, ROWS);
     for (uint64_t t = 0; t < N; t++) {
         for (uint64_t r = 0; r < ROWS; r++) {
-            float want = 0;
+            float want = rest[t][r];
             for (uint64_t k = 0; k < CSN_X8_EXACT; k++) {
                 float v;
                 w.dtype->decode(&w, r * COLS + x8.exact_i[t * CSN_X8_EXACT + k], 1, &v);
@@ -552,7 +578,8 @@ int main(void) {
                   (unsigned)first_seed, (unsigned)csn_cpu_flags());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matmul_i8_equals_ref),
-        cmocka_unit_test(add_exact_equals_ref),
+        cmocka_unit_test(matmul_i8_exact_equals_ref),
+        cmocka_unit_test(take_exact_equals_ref),
         cmocka_unit_test(exact_elements_are_taken_and_added),
         cmocka_unit_test(matmul_f32_equals_ref),
         cmocka_unit_test(special_values_equal_ref),

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "kernels/ref/ref.h"
+#include "quant/half.h"
 
 /* Rounds half to even for |v| < 2^22 without the rounding mode or libm: adding 1.5 * 2^23 leaves
  * the integer in the low bits of the mantissa. */
@@ -50,5 +51,22 @@ void csn_quantise_x8_any_ref(const float *x, uint64_t x_stride, const csn_x8 *x8
                 even[k + 32] = q[g * 32 + 2 * k + 1];
             }
         }
+    }
+}
+
+/* Magnitudes of finite floats are ordered as the integers of their bits are. */
+static int32_t magnitude(float x) {
+    return (int32_t)(csn_f32_bits(x) & 0x7fffffffu);
+}
+
+void csn_take_exact_any_ref(float *x, const csn_x8 *x8, uint64_t t) {
+    for (uint64_t k = 0; k < CSN_X8_EXACT; k++) {
+        uint64_t best = 0;
+        for (uint64_t i = 1; i < x8->cols; i++) {
+            best = magnitude(x[i]) > magnitude(x[best]) ? i : best;
+        }
+        x8->exact_i[t * CSN_X8_EXACT + k] = (uint32_t)best;
+        x8->exact_x[t * CSN_X8_EXACT + k] = x[best];
+        x[best] = 0;
     }
 }

@@ -47,6 +47,7 @@ struct few_kind {
     uint64_t n_steps; /* whole ones of a row */
     bool has_edge;
     const uint8_t *row_scale; /* f16 of every row, or NULL */
+    bool adds_exact;          /* what take_exact took out; rows of int8 with row_scale only */
 };
 
 /* A whole vector from two f32, or two pairs of i16: the first in the low half. */
@@ -55,6 +56,22 @@ CSN_INLINE __m256 few_two(const void *p) {
     memcpy(&two, p, sizeof(two));
     return _mm256_permutevar_ps(_mm256_castpd_ps(_mm256_set1_pd(two)),
                                 _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
+}
+
+/* Adds what was taken out of vector t to four sums, while the rows at `at`, of int8 codes, are
+ * still in the first cache. */
+CSN_INLINE __m128 few_exact(const struct few_rows *rows, uint64_t at, __m128 scale, const csn_x8 *x,
+                            uint64_t t, __m128 sum) {
+    CSN_UNROLL
+    for (uint64_t i = t * CSN_X8_EXACT; i < (t + 1) * CSN_X8_EXACT; i++) {
+        uint64_t c = at + x->exact_i[i];
+        uint32_t codes = rows->w[0][c] | (uint32_t)rows->w[1][c] << 8 |
+                         (uint32_t)rows->w[2][c] << 16 | (uint32_t)rows->w[3][c] << 24;
+        __m128 w = _mm_cvtepi32_ps(_mm_cvtepi8_epi32(_mm_cvtsi32_si128((int32_t)codes)));
+        w = _mm_mul_ps(w, scale);
+        sum = _mm_add_ps(sum, _mm_mul_ps(w, _mm_set1_ps(x->exact_x[i])));
+    }
+    return sum;
 }
 
 /* Adds step j to accumulator number k and moves on. */
@@ -76,6 +93,7 @@ CSN_INLINE void few_products(const struct few_kind *kind, const struct few_rows 
                              struct few_at at, const struct few_rows *edge,
                              const uint64_t r[FEW_ROWS], const csn_x8 *x, uint64_t t, int nc,
                              float *y, uint64_t y_stride) {
+    const uint64_t begin = at.w;
     __m256 acc[4][FEW_BATCH];
     CSN_UNROLL
     for (int k = 0; k < 4; k++) {
@@ -99,24 +117,33 @@ CSN_INLINE void few_products(const struct few_kind *kind, const struct few_rows 
         }
     }
     if (kind->has_edge) {
-        struct few_at begin = {0, 0};
+        struct few_at first = {0, 0};
         switch (n % 4) {
-        case 0: few_add(kind, edge, &begin, x, t, nc, n, 0, acc); break;
-        case 1: few_add(kind, edge, &begin, x, t, nc, n, 1, acc); break;
-        case 2: few_add(kind, edge, &begin, x, t, nc, n, 2, acc); break;
-        default: few_add(kind, edge, &begin, x, t, nc, n, 3, acc); break;
+        case 0: few_add(kind, edge, &first, x, t, nc, n, 0, acc); break;
+        case 1: few_add(kind, edge, &first, x, t, nc, n, 1, acc); break;
+        case 2: few_add(kind, edge, &first, x, t, nc, n, 2, acc); break;
+        default: few_add(kind, edge, &first, x, t, nc, n, 3, acc); break;
         }
     }
     CSN_UNROLL
     for (int c = 0; c < nc; c++) {
         __m256 s =
             _mm256_add_ps(_mm256_add_ps(acc[0][c], acc[2][c]), _mm256_add_ps(acc[1][c], acc[3][c]));
-        float sum[4];
-        _mm_storeu_ps(sum, _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1)));
+        __m128 four = _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+        if (kind->row_scale != NULL) {
+            const uint8_t *p = kind->row_scale;
+            __m128 scale = _mm_setr_ps(csn_scale16(p + 2 * r[0]), csn_scale16(p + 2 * r[1]),
+                                       csn_scale16(p + 2 * r[2]), csn_scale16(p + 2 * r[3]));
+            four = _mm_mul_ps(scale, four);
+            if (kind->adds_exact) {
+                four = few_exact(rows, begin, scale, x, t + (uint64_t)c, four);
+            }
+        }
+        float sum[FEW_ROWS];
+        _mm_storeu_ps(sum, four);
         CSN_UNROLL
         for (int k = 0; k < FEW_ROWS; k++) {
-            y[(t + (uint64_t)c) * y_stride + r[k]] =
-                kind->row_scale == NULL ? sum[k] : csn_scale16(kind->row_scale + 2 * r[k]) * sum[k];
+            y[(t + (uint64_t)c) * y_stride + r[k]] = sum[k];
         }
     }
 }

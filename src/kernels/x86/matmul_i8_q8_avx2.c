@@ -3,6 +3,20 @@
 #include "kernels/x86/few_i8_avx2.h"
 #include "kernels/x86/gemm_i8_avx2.h"
 
+/* eight rows at once */
+static void load_scales(const uint8_t *f16, uint64_t m, float *out) {
+    uint64_t r = 0;
+    for (; r + 8 <= m; r += 8) {
+        __m128i h = _mm_loadu_si128((const __m128i *)(const void *)(f16 + 2 * r));
+        _mm256_storeu_ps(out + r, _mm256_cvtph_ps(h));
+    }
+    for (; r < m; r++) {
+        out[r] = csn_scale16(f16 + 2 * r);
+    }
+}
+
+#include "kernels/exact_template.h"
+
 struct q8 {
     const int8_t *codes; /* [rows][cols] */
     uint64_t cols;
@@ -75,8 +89,8 @@ static void pack_q8(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint6
     }
 }
 
-void csn_matmul_i8_q8_row_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
-                               uint64_t y_stride, uint64_t r0, uint64_t r1) {
+static void multiply(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y, uint64_t y_stride,
+                     uint64_t r0, uint64_t r1, bool adds_exact) {
     const uint8_t *scales = w->data + w->rows * w->cols;
     const struct q8 m = {.codes = (const int8_t *)w->data,
                          .cols = w->cols,
@@ -84,10 +98,15 @@ void csn_matmul_i8_q8_row_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n,
                          .n_groups = x->n_groups};
     if (n >= FEW) {
         gemm_i8(pack_q8, &m, GEMM_8BIT, scales, x, n, y, y_stride, r0, r1);
+        if (adds_exact) {
+            add_exact(w, x, n, y, y_stride, r0, r1);
+        }
         return;
     }
     if (r1 - r0 < FEW_ROWS) {
-        csn_matmul_i8_q8_row_ref(w, x, n, y, y_stride, r0, r1);
+        csn_matmul_i8_fn ref =
+            adds_exact ? csn_matmul_i8_exact_q8_row_ref : csn_matmul_i8_q8_row_ref;
+        ref(w, x, n, y, y_stride, r0, r1);
         return;
     }
     const struct few_kind kind = {.step = q8_step,
@@ -96,12 +115,28 @@ void csn_matmul_i8_q8_row_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n,
                                   .row_bytes = {.w = w->cols},
                                   .n_steps = w->cols / 64,
                                   .has_edge = w->cols % 64 != 0,
-                                  .row_scale = scales};
+                                  .row_scale = scales,
+                                  .adds_exact = adds_exact};
     few_i8(&kind, &m, &(struct few_rows){.w = {w->data}, .scale = {w->data}}, x, n, y, y_stride, r0,
            r1);
 }
 
+void csn_matmul_i8_q8_row_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+                               uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    multiply(w, x, n, y, y_stride, r0, r1, false);
+}
+
+void csn_matmul_i8_exact_q8_row_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+                                     uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    multiply(w, x, n, y, y_stride, r0, r1, true);
+}
+
 void csn_matmul_i8_q8_2f_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                               uint64_t y_stride, uint64_t r0, uint64_t r1) {
-    csn_matmul_i8_q8_row_avx2(w, x, n, y, y_stride, r0, r1);
+    multiply(w, x, n, y, y_stride, r0, r1, false);
+}
+
+void csn_matmul_i8_exact_q8_2f_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+                                    uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    multiply(w, x, n, y, y_stride, r0, r1, true);
 }

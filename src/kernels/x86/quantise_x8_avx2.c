@@ -91,3 +91,45 @@ void csn_quantise_x8_any_avx2(const float *x, uint64_t x_stride, const csn_x8 *x
         }
     }
 }
+
+/* The first element of the largest magnitude; magnitudes of finite floats are ordered as the
+ * integers of their bits are. */
+static uint64_t find_largest(const float *x, uint64_t n) {
+    const __m256i no_sign = _mm256_set1_epi32(0x7fffffff);
+    const uint64_t whole = n / 8 * 8;
+    __m256i most = _mm256_setzero_si256();
+    for (uint64_t i = 0; i < whole; i += 8) {
+        most = _mm256_max_epi32(most, _mm256_and_si256(csn_load256(x + i), no_sign));
+    }
+    __m128i m = _mm_max_epi32(_mm256_castsi256_si128(most), _mm256_extracti128_si256(most, 1));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4E));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0xB1));
+    const int32_t best = _mm_cvtsi128_si32(m);
+    int32_t best_of_rest = best;
+    uint64_t at = n;
+    for (uint64_t i = whole; i < n; i++) {
+        int32_t a = csn_load32(x + i) & 0x7fffffff;
+        if (a > best_of_rest) {
+            best_of_rest = a;
+            at = i;
+        }
+    }
+    for (uint64_t i = 0; at == n && i < whole; i += 8) {
+        __m256i a = _mm256_and_si256(csn_load256(x + i), no_sign);
+        __m256i same = _mm256_cmpeq_epi32(a, _mm256_set1_epi32(best));
+        int lanes = _mm256_movemask_ps(_mm256_castsi256_ps(same));
+        if (lanes != 0) {
+            at = i + (uint64_t)__builtin_ctz((unsigned)lanes);
+        }
+    }
+    return at < n ? at : 0; /* fewer than 8, all of them 0 */
+}
+
+void csn_take_exact_any_avx2(float *x, const csn_x8 *x8, uint64_t t) {
+    for (uint64_t k = 0; k < CSN_X8_EXACT; k++) {
+        uint64_t i = find_largest(x, x8->cols);
+        x8->exact_i[t * CSN_X8_EXACT + k] = (uint32_t)i;
+        x8->exact_x[t * CSN_X8_EXACT + k] = x[i];
+        x[i] = 0;
+    }
+}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention over the cache: head norms, rotation and storing token by token; then items of work
- * (some heads of one kv head, some queries) that threads take in turn. How work is cut into items
- * does not show in the bits (kernels/vec.h). */
+ * (some heads of one kv head, some queries) that threads take in turn. Where an item is all that
+ * reads a kv head, which is the rule in decoding, it does both. How work is cut into items does not
+ * show in the bits (kernels/vec.h). */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -16,76 +17,53 @@ struct heads {
     csn_kv *kv;
     const uint8_t *live, *live_kv; /* bits of heads, or NULL */
     uint32_t i_visit, pos0, half;
-    float *q, *k, *v;
-    const float *cos, *sin;
+    csn_qkv x;
 };
 
-static void head_norm_rope(const struct heads *a, float *x, uint32_t n_heads, const uint8_t *live,
-                           const float *norm, uint64_t t) {
-    uint32_t hd = a->l->head_dim;
-    for (uint32_t h = 0; h < n_heads; h++) {
-        if (!csn_is_active(live, h)) {
-            continue;
-        }
-        float *head = x + (uint64_t)h * hd;
-        if (norm != NULL) {
-            a->vec->rms_norm(head, norm, a->plan->norm_eps, head, hd);
-        }
-        a->vec->rope(head, a->cos + t * a->half, a->sin + t * a->half, a->half);
+static void norm_rope(const struct heads *a, float *head, const float *norm, uint64_t t) {
+    if (norm != NULL) {
+        a->vec->rms_norm(head, norm, a->plan->norm_eps, head, a->l->head_dim);
     }
+    a->vec->rope(head, a->x.cos + t * a->half, a->x.sin + t * a->half, a->half);
+}
+
+/* Kv head h and the query heads that read it, of token t. */
+static void prepare_group(const struct heads *a, uint32_t h, uint64_t t) {
+    const csn_layer *l = a->l;
+    uint32_t hd = l->head_dim;
+    uint32_t group = l->n_heads / l->n_kv_heads;
+    float *q = a->x.q + (t * l->n_heads + (uint64_t)h * group) * hd;
+    for (uint32_t i = 0; i < group; i++) {
+        if (csn_is_active(a->live, h * group + i)) {
+            norm_rope(a, q + (uint64_t)i * hd, l->q_norm, t);
+        }
+    }
+    if (!csn_is_active(a->live_kv, h)) {
+        return;
+    }
+    float *k = a->x.k + (t * l->n_kv_heads + h) * hd;
+    float *v = a->x.v + (t * l->n_kv_heads + h) * hd;
+    norm_rope(a, k, l->k_norm, t);
+    if (a->plan->v_norm) {
+        a->vec->rms_norm(v, NULL, a->plan->norm_eps, v, hd);
+    }
+    csn_kv_head head = csn_kv_get(a->kv, l, a->i_visit, h);
+    a->vec->kv_store(&head, a->pos0 + (uint32_t)t, k, v);
 }
 
 static void heads_span(void *ctx, uint64_t t0, uint64_t t1) {
     const struct heads *a = ctx;
-    const csn_layer *l = a->l;
-    uint32_t hd = l->head_dim;
     for (uint64_t t = t0; t < t1; t++) {
-        float *k = a->k + t * l->n_kv_heads * hd;
-        float *v = a->v + t * l->n_kv_heads * hd;
-        head_norm_rope(a, a->q + t * l->n_heads * hd, l->n_heads, a->live, l->q_norm, t);
-        head_norm_rope(a, k, l->n_kv_heads, a->live_kv, l->k_norm, t);
-        for (uint32_t h = 0; h < l->n_kv_heads; h++) {
-            if (!csn_is_active(a->live_kv, h)) {
-                continue;
-            }
-            if (a->plan->v_norm) {
-                a->vec->rms_norm(v + h * hd, NULL, a->plan->norm_eps, v + h * hd, hd);
-            }
-            csn_kv_head head = csn_kv_get(a->kv, l, a->i_visit, h);
-            a->vec->kv_store(&head, a->pos0 + (uint32_t)t, k + h * hd, v + h * hd);
+        for (uint32_t h = 0; h < a->l->n_kv_heads; h++) {
+            prepare_group(a, h, t);
         }
     }
 }
 
-void csn_block_heads(csn_ops *ops, const csn_plan *plan, const csn_layer *l, csn_kv *kv,
-                     const csn_active_visit *active, uint32_t i_visit, uint32_t pos0, uint64_t n,
-                     float *q, float *k, float *v, const float *cos, const float *sin) {
-    struct heads a = {.vec = ops->vec,
-                      .plan = plan,
-                      .l = l,
-                      .kv = kv,
-                      .live = active != NULL ? active->heads : NULL,
-                      .live_kv = active != NULL ? active->kv_heads : NULL,
-                      .i_visit = i_visit,
-                      .pos0 = pos0,
-                      .half = plan->ropes[l->i_rope].rotary_dim / 2,
-                      .q = q,
-                      .k = k,
-                      .v = v,
-                      .cos = cos,
-                      .sin = sin};
-    csn_ops_each(ops, n, heads_span, &a);
-}
-
 struct attention {
-    const csn_vec *vec;
-    const csn_plan *plan;
-    const csn_layer *l;
-    csn_kv *kv;
-    const uint8_t *live; /* bits of query heads, or NULL */
-    uint32_t i_visit, pos0;
+    struct heads heads;
+    bool prepares; /* an item begins with prepare_group */
     uint64_t row0, n;
-    const float *q;
     float *out, *scratch;
     uint64_t scratch_stride; /* floats of one thread */
     uint32_t n_group;        /* query heads of one item */
@@ -111,8 +89,10 @@ uint64_t csn_attention_scratch(const csn_plan *plan, unsigned n_threads) {
 static void run_items(void *ctx, unsigned i_thread, unsigned n_threads) {
     struct attention *a = ctx;
     (void)n_threads;
-    const csn_layer *l = a->l;
+    const struct heads *h = &a->heads;
+    const csn_layer *l = h->l;
     uint32_t hd = l->head_dim;
+    uint32_t group = l->n_heads / l->n_kv_heads;
     uint64_t width = (uint64_t)l->n_heads * hd;
     for (;;) {
         uint64_t item = atomic_fetch_add_explicit(&a->next, 1, memory_order_relaxed);
@@ -124,26 +104,28 @@ static void run_items(void *ctx, unsigned i_thread, unsigned n_threads) {
         uint32_t head = (uint32_t)(item / a->n_tiles) * a->n_group;
         uint64_t t0 = a->row0 + tile * QUERY_TILE;
         uint64_t t1 = t0 + QUERY_TILE < a->n ? t0 + QUERY_TILE : a->n;
-        if (!csn_is_active(a->live, head)) { /* then an item is one head */
+        if (!csn_is_active(h->live, head)) { /* then an item is one head */
             for (uint64_t t = t0; t < t1; t++) {
                 memset(a->out + t * width + (uint64_t)head * hd, 0, hd * sizeof(float));
             }
             continue;
         }
-        csn_attend work = {
-            .kv = csn_kv_get(a->kv, l, a->i_visit, head / (l->n_heads / l->n_kv_heads)),
-            .q = a->q + t0 * width + (uint64_t)head * hd,
-            .out = a->out + t0 * width + (uint64_t)head * hd,
-            .q_stride = width,
-            .out_stride = width,
-            .n_group = a->n_group,
-            .n_queries = (uint32_t)(t1 - t0),
-            .pos0 = a->pos0 + (uint32_t)t0,
-            .window = l->window,
-            .scale = a->plan->attn_scale,
-            .softcap = a->plan->attn_softcap,
-            .scratch = a->scratch + i_thread * a->scratch_stride};
-        a->vec->attend(&work);
+        if (a->prepares) {
+            prepare_group(h, head / group, t0);
+        }
+        csn_attend work = {.kv = csn_kv_get(h->kv, l, h->i_visit, head / group),
+                           .q = h->x.q + t0 * width + (uint64_t)head * hd,
+                           .out = a->out + t0 * width + (uint64_t)head * hd,
+                           .q_stride = width,
+                           .out_stride = width,
+                           .n_group = a->n_group,
+                           .n_queries = (uint32_t)(t1 - t0),
+                           .pos0 = h->pos0 + (uint32_t)t0,
+                           .window = l->window,
+                           .scale = h->plan->attn_scale,
+                           .softcap = h->plan->attn_softcap,
+                           .scratch = a->scratch + i_thread * a->scratch_stride};
+        h->vec->attend(&work);
     }
 }
 
@@ -169,30 +151,36 @@ static uint32_t heads_per_item(const csn_layer *l, unsigned n_threads) {
 
 void csn_block_attention(csn_ops *ops, const csn_plan *plan, const csn_layer *l, csn_kv *kv,
                          const csn_active_visit *active, uint32_t i_visit, uint32_t pos0,
-                         uint64_t row0, uint64_t n, const float *q, float *out, float *scratch) {
-    if (row0 >= n) {
-        return;
-    }
-    struct attention a = {.vec = ops->vec,
-                          .plan = plan,
-                          .l = l,
-                          .kv = kv,
-                          .live = active != NULL ? active->heads : NULL,
-                          .i_visit = i_visit,
-                          .pos0 = pos0,
+                         uint64_t row0, uint64_t n, const csn_qkv *x, float *out, float *scratch) {
+    uint32_t group = l->n_heads / l->n_kv_heads;
+    struct attention a = {.heads = {.vec = ops->vec,
+                                    .plan = plan,
+                                    .l = l,
+                                    .kv = kv,
+                                    .live = active != NULL ? active->heads : NULL,
+                                    .live_kv = active != NULL ? active->kv_heads : NULL,
+                                    .i_visit = i_visit,
+                                    .pos0 = pos0,
+                                    .half = plan->ropes[l->i_rope].rotary_dim / 2,
+                                    .x = *x},
                           .row0 = row0,
                           .n = n,
-                          .q = q,
                           .out = out,
                           .scratch = scratch,
                           .scratch_stride = scratch_floats(plan),
-                          .n_group = l->n_heads / l->n_kv_heads,
+                          .n_group = group,
                           .n_tiles = (n - row0 + QUERY_TILE - 1) / QUERY_TILE};
-    if (a.live != NULL) {
+    if (a.heads.live != NULL) {
         a.n_group = 1;
     } else if (a.n_tiles == 1) {
         a.n_group = heads_per_item(l, csn_pool_n_threads(ops->pool));
     }
     a.n_items = a.n_tiles * (l->n_heads / a.n_group);
-    csn_pool_run(ops->pool, run_items, &a);
+    a.prepares = n == 1 && row0 == 0 && a.n_group == group && a.heads.live == NULL;
+    if (!a.prepares) {
+        csn_ops_each(ops, n, heads_span, &a.heads);
+    }
+    if (row0 < n) {
+        csn_pool_run(ops->pool, run_items, &a);
+    }
 }

@@ -21,15 +21,20 @@ void csn_block_norm(csn_ops *ops, const float *x, uint64_t x_stride, const float
 /* y[t] += x[t] */
 void csn_block_add(csn_ops *ops, float *y, const float *x, uint64_t n, uint64_t dim);
 
-/* `active` NULL = everything runs; heads that are not active give zero. */
-/* Normalises heads, rotates q and k, and stores k and v at positions pos0 .. pos0 + n. */
-void csn_block_heads(csn_ops *ops, const csn_plan *plan, const csn_layer *l, csn_kv *kv,
-                     const csn_active_visit *active, uint32_t i_visit, uint32_t pos0, uint64_t n,
-                     float *q, float *k, float *v, const float *cos, const float *sin);
-/* Attention of queries row0 .. n (positions pos0 + row0 ..); scratch: csn_attention_scratch. */
+/* What q_proj, k_proj and v_proj gave for n vectors, [n][heads][head_dim], and the rotary tables.
+ */
+typedef struct csn_qkv {
+    float *q, *k, *v;
+    const float *cos, *sin; /* [n][rotary_dim / 2] */
+} csn_qkv;
+
+/* Normalises heads, rotates q and k and stores k and v at positions pos0 .. pos0 + n (x is
+ * changed); then attention of queries row0 .. n (positions pos0 + row0 ..). `active` NULL =
+ * everything runs; heads that are not active give zero. scratch: csn_attention_scratch. */
 void csn_block_attention(csn_ops *ops, const csn_plan *plan, const csn_layer *l, csn_kv *kv,
                          const csn_active_visit *active, uint32_t i_visit, uint32_t pos0,
-                         uint64_t row0, uint64_t n, const float *q, float *out, float *scratch);
+                         uint64_t row0, uint64_t n, const csn_qkv *x, float *out, float *scratch);
+
 typedef struct csn_pick {
     uint32_t i_expert;
     float weight;
