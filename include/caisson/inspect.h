@@ -61,6 +61,31 @@ CAISSON_API caisson_status caisson_file_decode(caisson_file *file, uint32_t i, u
 CAISSON_API caisson_status caisson_file_describe(caisson_file *file, caisson_text *ret,
                                                  caisson_error *err);
 
+/* The bytes of a section as they lie in the file: "header", "directory", "masks", "vocab", "index";
+ * of a sharded model, those of the first shard. caisson_text_free frees them. Errors:
+ * CAISSON_E_MISSING (there is none), _ARG (no such name), _IO, _LIMIT, _NOMEM. */
+CAISSON_API caisson_status caisson_file_section(caisson_file *file, const char *name,
+                                                caisson_text *ret, caisson_error *err);
+/* Bytes [first, first + n) of the payload of tensor i. Errors: CAISSON_E_ARG (range), _IO. */
+CAISSON_API caisson_status caisson_file_payload(caisson_file *file, uint32_t i, uint64_t first,
+                                                uint64_t n, void *out, caisson_error *err);
+
+typedef struct caisson_diff_options {
+    size_t struct_size; /* sizeof(caisson_diff_options) */
+    bool no_values;     /* tensors by hash alone: no payload is read */
+    /* Values compared; false = stop. */
+    bool (*on_progress)(void *ctx, const char *stage, uint64_t done, uint64_t total);
+    void *ctx;
+} caisson_diff_options;
+
+/* What two models differ in, as one JSON object: "header" (keys, both values), "sections",
+ * "tensors" ("same", "same_bytes", "shared_bytes": of b's payloads that a has under any name,
+ * "only_a", "only_b", "changed" with the distance of their values), "equal". Layout is no
+ * difference: order, shards, dead bytes. */
+CAISSON_API caisson_status caisson_file_diff(caisson_file *a, caisson_file *b,
+                                             const caisson_diff_options *options, bool *ret_equal,
+                                             caisson_text *ret, caisson_error *err);
+
 typedef struct caisson_verify_options {
     size_t struct_size; /* sizeof(caisson_verify_options) */
     uint32_t n_threads; /* 0 = all CPUs that the process may use */

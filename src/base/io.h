@@ -74,6 +74,8 @@ typedef struct csn_fs_ops {
                                  caisson_error *err);
     bool (*exists)(csn_fs *fs, const char *path);
     bool (*is_dir)(csn_fs *fs, const char *path);
+    /* OK as well if the directory is there. */
+    caisson_status (*make_dir)(csn_fs *fs, const char *path, caisson_error *err);
     /* Calls fn for each name in the directory, "." and ".." left out, in no order. */
     caisson_status (*list)(csn_fs *fs, const char *path, void (*fn)(void *ctx, csn_str name),
                            void *ctx, caisson_error *err);

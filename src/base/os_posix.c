@@ -276,6 +276,13 @@ static bool os_is_dir(csn_fs *fs, const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+static caisson_status os_make_dir(csn_fs *fs, const char *path, caisson_error *err) {
+    if (mkdir(path, 0777) == 0 || (errno == EEXIST && os_is_dir(fs, path))) {
+        return CAISSON_OK;
+    }
+    return fail_io(err, path, "cannot make the directory");
+}
+
 static caisson_status os_list(csn_fs *fs, const char *path, void (*fn)(void *ctx, csn_str name),
                               void *ctx, caisson_error *err) {
     (void)fs;
@@ -310,6 +317,7 @@ csn_fs *csn_fs_os(void) {
         .free_bytes = os_free_bytes,
         .exists = os_exists,
         .is_dir = os_is_dir,
+        .make_dir = os_make_dir,
         .list = os_list,
     };
     static csn_fs fs = {&ops};

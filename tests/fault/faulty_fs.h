@@ -193,6 +193,11 @@ static bool faulty_is_dir(csn_fs *fs, const char *path) {
     csn_fs *inner = ((faulty_fs *)fs)->inner;
     return inner->ops->is_dir(inner, path);
 }
+static caisson_status faulty_make_dir(csn_fs *fs, const char *path, caisson_error *err) {
+    FAULTY_CHECK((faulty_fs *)fs, FAULTY_OPEN, path);
+    csn_fs *inner = ((faulty_fs *)fs)->inner;
+    return inner->ops->make_dir(inner, path, err);
+}
 static caisson_status faulty_list(csn_fs *fs, const char *path, void (*fn)(void *ctx, csn_str name),
                                   void *ctx, caisson_error *err) {
     csn_fs *inner = ((faulty_fs *)fs)->inner;
@@ -208,6 +213,7 @@ static inline void faulty_fs_init(faulty_fs *f, csn_fs *inner) {
         .free_bytes = faulty_free_bytes,
         .exists = faulty_exists,
         .is_dir = faulty_is_dir,
+        .make_dir = faulty_make_dir,
         .list = faulty_list,
     };
     *f = (faulty_fs){.base = {&ops},

@@ -152,6 +152,18 @@ class Written(support.Case):
                          [(name, t.entry.hash, bytes(t.payload())) for name, t in whole.tensors.items()])
         self.assertEqual(bytes(model.vocab), bytes(whole.vocab))
 
+    def test_an_exported_checkpoint(self):
+        """Names, shapes and values of the safetensors file, taken apart by a third reader."""
+        for name in ("tiny-f32.cmf", "tiny-grown.cmf", "tiny-shard-00002-of-00003.cmf"):
+            model, hf = Model(os.path.join(FILES, name)), self.scratch(name + ".hf")
+            tool("export", os.path.join(FILES, name), "-o", hf)
+            exported = support.SafeTensors(os.path.join(hf, "model.safetensors"))
+            wanted = {key: t for key, t in model.tensors.items() if not key.startswith("skill.")}
+            self.assertEqual(list(exported.header), list(wanted))
+            for key, tensor in wanted.items():
+                self.assertEqual(tuple(exported.header[key]["shape"]), tensor.shape)
+                self.assertTrue(support.same_bits(exported[key], tensor.values()), key)
+
     def test_a_sharded_model(self):
         path = os.path.join(FILES, "tiny-shard-00002-of-00003.cmf")
         for name, tensor in same_directory(self, path).tensors.items():

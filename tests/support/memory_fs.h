@@ -230,6 +230,12 @@ static bool memory_fs_is_dir(csn_fs *fs, const char *path) {
     }
     return false;
 }
+static caisson_status memory_fs_make_dir(csn_fs *fs, const char *path, caisson_error *err) {
+    (void)fs;
+    (void)path;
+    (void)err;
+    return CAISSON_OK;
+}
 static bool memory_fs_exists(csn_fs *fs, const char *path) {
     return memory_fs_find((memory_fs *)fs, path) != NULL || memory_fs_is_dir(fs, path);
 }
@@ -258,6 +264,7 @@ static inline void memory_fs_init(memory_fs *m) {
         .free_bytes = memory_fs_free_bytes,
         .exists = memory_fs_exists,
         .is_dir = memory_fs_is_dir,
+        .make_dir = memory_fs_make_dir,
         .list = memory_fs_list,
     };
     *m = (memory_fs){.base = {&ops}, .free_bytes = UINT64_MAX};

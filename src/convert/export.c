@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensor by tensor: decoded, encoded in the chosen plain type, written under its own name, which is
+ * Hugging Face's. Skills are no part of a checkpoint; one can be put in the backbone's place. */
+#include "convert/export.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/size.h"
+#include "caisson/limits.h"
+#include "convert/hf_config.h"
+#include "format/safetensors/writer.h"
+
+typedef struct item {
+    csn_str name;   /* in the checkpoint */
+    csn_str source; /* in the file */
+} item;
+
+typedef struct job {
+    csn_store *store;
+    const csn_cmf *cmf;
+    csn_fs *fs;
+    const char *dir;
+    const csn_export_options *o;
+    csn_pool *pool;
+    csn_arena arena;
+    item *items;            /* [n] */
+    csn_st_tensor *tensors; /* [n] */
+    uint32_t n;
+    uint32_t *first; /* [n_files + 1] first tensor of each file */
+    uint32_t n_files;
+    uint64_t n_done, n_total;
+    csn_buf encoded; /* of one tensor */
+    caisson_error *err;
+} job;
+
+static caisson_status path_of(const job *j, const char *name, csn_buf *ret) {
+    *ret = CSN_BUF_INIT(1 << 16);
+    return csn_buf_printf(ret, j->err, "%s/%s", j->dir, name);
+}
+
+/* ---- what goes where ---- */
+
+/* The name of a backbone tensor as the skill has it, if it has it. */
+static caisson_status source_name(job *j, csn_str name, csn_str *ret) {
+    csn_buf b = CSN_BUF_INIT(1 << 20);
+    *ret = name;
+    if (j->o->skill.len == 0) {
+        return CAISSON_OK;
+    }
+    caisson_status status = csn_buf_printf(&b, j->err, "skill.%.*s.%.*s", CSN_STR_ARGS(j->o->skill),
+                                           CSN_STR_ARGS(name));
+    if (status == CAISSON_OK) {
+        const csn_tensor *t = csn_directory_find(&j->cmf->dir, csn_buf_view(&b));
+        *ret = t != NULL ? t->name : name;
+    }
+    csn_buf_free(&b);
+    return status;
+}
+
+static caisson_status list_tensors(job *j) {
+    const csn_directory *dir = &j->cmf->dir;
+    CSN_TRY(CSN_ARENA_NEW(&j->arena, dir->n, &j->items, j->err));
+    CSN_TRY(CSN_ARENA_NEW(&j->arena, dir->n, &j->tensors, j->err));
+    for (uint32_t i = 0; i < dir->n; i++) {
+        const csn_tensor *t = &dir->tensors[i];
+        if (csn_str_starts(t->name, CSN_STR("skill."))) {
+            continue;
+        }
+        csn_st_tensor *out = &j->tensors[j->n];
+        *out = (csn_st_tensor){.name = t->name, .dtype = j->o->dtype, .shape = t->shape};
+        CSN_TRY(j->o->dtype->nbytes(&t->shape, &out->nbytes, j->err));
+        j->items[j->n].name = t->name;
+        CSN_TRY(source_name(j, t->name, &j->items[j->n].source));
+        j->n_total += out->nbytes;
+        j->n++;
+    }
+    return CAISSON_OK;
+}
+
+/* Greedy, in order, by the bytes of the tensors, as Hugging Face counts them. */
+static caisson_status cut(job *j) {
+    uint64_t max = j->o->shard_max_bytes, size = 0;
+    CSN_TRY(CSN_ARENA_NEW(&j->arena, (size_t)j->n + 2, &j->first, j->err));
+    j->n_files = 1;
+    for (uint32_t i = 0; i < j->n; i++) {
+        uint64_t n = j->tensors[i].nbytes;
+        if (max > 0 && size > 0 && (size > max || n > max - size)) {
+            j->first[j->n_files++] = i;
+            size = 0;
+        }
+        size += n;
+    }
+    j->first[j->n_files] = j->n;
+    return CAISSON_OK;
+}
+
+static void file_name(const job *j, uint32_t i, char ret[64]) {
+    if (j->n_files == 1) {
+        snprintf(ret, 64, "model.safetensors");
+    } else {
+        snprintf(ret, 64, "model-%05u-of-%05u.safetensors", i + 1, j->n_files);
+    }
+}
+
+/* ---- weights ---- */
+
+typedef struct decoding {
+    csn_matrix matrix;
+    uint64_t n;
+    float *x;
+} decoding;
+
+static caisson_status decode(void *ctx, caisson_error *err) {
+    const decoding *d = ctx;
+    (void)err;
+    d->matrix.dtype->decode(&d->matrix, 0, d->n, d->x);
+    return CAISSON_OK;
+}
+
+static caisson_status encode(job *j, const csn_st_tensor *t, const float *x, uint64_t n,
+                             csn_buf *out) {
+    static const csn_encode_options plain = {0};
+    bool is_f16 = t->dtype == csn_dtype_by_name(CSN_STR("f16"));
+    for (uint64_t i = 0; is_f16 && i < n; i++) {
+        if (isfinite(x[i]) && (csn_f32_to_f16(x[i]) & 0x7c00u) == 0x7c00u) {
+            return CSN_FAIL(j->err, CAISSON_E_BOUNDS, .tensor = t->name,
+                            .what = "a value that f16 cannot hold: choose f32 or bf16");
+        }
+    }
+    return t->dtype->encode(x, &t->shape, &plain, j->pool, out, j->err);
+}
+
+static caisson_status write_tensor(job *j, uint32_t i, csn_st_writer *w) {
+    const csn_st_tensor *t = &j->tensors[i];
+    decoding d = {0};
+    uint64_t f32_bytes;
+    if (!csn_shape_count(&t->shape, &d.n) || !csn_mul(d.n, sizeof(float), &f32_bytes) ||
+        f32_bytes > SIZE_MAX) {
+        return CSN_FAIL(j->err, CAISSON_E_BOUNDS, .tensor = t->name, .what = "tensor is too large");
+    }
+    CSN_TRY(csn_store_matrix(j->store, j->items[i].source, &d.matrix, j->err));
+    CSN_TRY(csn_alloc_aligned((size_t)f32_bytes, (void **)&d.x, j->err));
+    caisson_status status = csn_store_guarded(j->store, decode, &d, j->err);
+    if (status == CAISSON_OK) {
+        status = encode(j, t, d.x, d.n, &j->encoded);
+    }
+    if (status == CAISSON_OK) {
+        status = csn_st_writer_tensor(w, j->encoded.ptr, t->nbytes, j->err);
+    }
+    csn_free_aligned(d.x);
+    return status;
+}
+
+static caisson_status write_file(job *j, uint32_t i_file) {
+    csn_buf path;
+    char name[64];
+    csn_st_writer *w = NULL;
+    file_name(j, i_file, name);
+    uint32_t begin = j->first[i_file], end = j->first[i_file + 1];
+    caisson_status status = path_of(j, name, &path);
+    if (status == CAISSON_OK) {
+        status = csn_st_writer_new(j->fs, path.ptr, j->tensors + begin, end - begin, &w, j->err);
+    }
+    for (uint32_t i = begin; i < end && status == CAISSON_OK; i++) {
+        status = write_tensor(j, i, w);
+        j->n_done += j->tensors[i].nbytes;
+        if (status == CAISSON_OK) {
+            status = csn_progress_tell(j->o->progress, "export", j->n_done, j->n_total, j->err);
+        }
+    }
+    if (status == CAISSON_OK) {
+        status = csn_st_writer_finish(w, j->err);
+    }
+    csn_st_writer_close(w);
+    csn_buf_free(&path);
+    return status;
+}
+
+/* ---- what lies beside ---- */
+
+static caisson_status write_text(job *j, const char *name, csn_str text) {
+    csn_buf path;
+    caisson_status status = path_of(j, name, &path);
+    if (status == CAISSON_OK) {
+        status = csn_fs_write_all(j->fs, path.ptr, text, j->err);
+    }
+    csn_buf_free(&path);
+    return status;
+}
+
+typedef void (*put_fn)(const job *j, csn_jw *w);
+
+static caisson_status write_json(job *j, const char *name, put_fn put) {
+    csn_buf text = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
+    csn_jw w = csn_jw_begin(&text, j->err);
+    w.pretty = true;
+    put(j, &w);
+    caisson_status status = csn_jw_end(&w);
+    if (status == CAISSON_OK) {
+        status = write_text(j, name, csn_buf_view(&text));
+    }
+    csn_buf_free(&text);
+    return status;
+}
+
+static void put_config(const job *j, csn_jw *w) {
+    const char *name = j->o->dtype->name;
+    csn_hf_config_write(j->cmf,
+                        strcmp(name, "f32") == 0   ? "float32"
+                        : strcmp(name, "f16") == 0 ? "float16"
+                                                   : "bfloat16",
+                        w);
+}
+
+/* Which file has which tensor. */
+static void put_index(const job *j, csn_jw *w) {
+    char name[64];
+    csn_jw_object(w);
+    csn_jw_key(w, CSN_STR("metadata"));
+    csn_jw_object(w);
+    csn_jw_key(w, CSN_STR("total_size"));
+    csn_jw_u64(w, j->n_total);
+    csn_jw_object_end(w);
+    csn_jw_key(w, CSN_STR("weight_map"));
+    csn_jw_object(w);
+    for (uint32_t k = 0; k < j->n_files; k++) {
+        file_name(j, k, name);
+        for (uint32_t i = j->first[k]; i < j->first[k + 1]; i++) {
+            csn_jw_key(w, j->items[i].name);
+            csn_jw_str(w, csn_str_from(name));
+        }
+    }
+    csn_jw_object_end(w);
+    csn_jw_object_end(w);
+}
+
+static void put_tokenizer_config(const job *j, csn_jw *w) {
+    const csn_chat_bundle *chat = &j->cmf->chat;
+    csn_jw_object(w);
+    csn_jw_key(w, CSN_STR("tokenizer_class"));
+    csn_jw_str(w, CSN_STR("PreTrainedTokenizerFast"));
+    csn_jw_key(w, CSN_STR("model_max_length"));
+    csn_jw_u64(w, j->cmf->arch.max_position_embeddings);
+    csn_jw_key(w, CSN_STR("clean_up_tokenization_spaces"));
+    csn_jw_bool(w, false);
+    for (int i = 0; i < CSN_CMF_N_SPECIAL_TOKENS; i++) {
+        if (chat->special_tokens[i].len > 0) {
+            csn_jw_key(w, csn_str_from(csn_cmf_special_tokens[i]));
+            csn_jw_str(w, chat->special_tokens[i]);
+        }
+    }
+    if (chat->chat_template.len > 0) {
+        csn_jw_key(w, CSN_STR("chat_template"));
+        csn_jw_str(w, chat->chat_template);
+    }
+    csn_jw_object_end(w);
+}
+
+static caisson_status write_tokenizer(job *j) {
+    const csn_chat_bundle *chat = &j->cmf->chat;
+    csn_buf vocab = {0};
+    CSN_TRY(csn_cmf_read_section(csn_cmf_file_of(j->cmf, 0), CSN_CMF_VOCAB, &vocab, j->err));
+    caisson_status status = CAISSON_OK;
+    bool has_vocab = vocab.len > 0;
+    if (has_vocab) {
+        status = write_text(j, "tokenizer.json", csn_buf_view(&vocab));
+    } else {
+        CSN_WARN(j->o->log, "the file has no tokenizer: none is written");
+    }
+    csn_buf_free(&vocab);
+    if (status == CAISSON_OK &&
+        (has_vocab || chat->has_special_tokens || chat->chat_template.len > 0)) {
+        status = write_json(j, "tokenizer_config.json", put_tokenizer_config);
+    }
+    return status;
+}
+
+/* An index of an earlier export would be read in place of the new file. */
+static caisson_status clear_target(job *j) {
+    static const char *const names[] = {"model.safetensors.index.json", "model.safetensors",
+                                        "config.json"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        csn_buf path;
+        caisson_status status = path_of(j, names[i], &path);
+        if (status == CAISSON_OK && j->fs->ops->exists(j->fs, path.ptr)) {
+            status = j->o->overwrite
+                         ? j->fs->ops->remove(j->fs, path.ptr, j->err)
+                         : CSN_FAIL(j->err, CAISSON_E_EXISTS, .file = path.ptr,
+                                    .what = "a model is there; say that it may be replaced");
+        }
+        csn_buf_free(&path);
+        CSN_TRY(status);
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status write_config(job *j) {
+    const char *gap = csn_hf_config_gap(j->cmf);
+    if (gap != NULL) {
+        CSN_WARN(j->o->log, "no config.json: the model has %s", gap);
+        return CAISSON_OK;
+    }
+    return write_json(j, "config.json", put_config);
+}
+
+static caisson_status run(job *j) {
+    const csn_cmf_skill *skill;
+    if (j->o->skill.len > 0) {
+        CSN_TRY(csn_cmf_find_skill(j->cmf, j->o->skill, &skill, j->err));
+    }
+    CSN_TRY(csn_pool_new(j->o->n_threads, &j->pool, j->err));
+    CSN_TRY(list_tensors(j));
+    CSN_TRY(cut(j));
+    CSN_TRY(j->fs->ops->make_dir(j->fs, j->dir, j->err));
+    CSN_TRY(clear_target(j));
+    for (uint32_t i = 0; i < j->n_files; i++) {
+        CSN_TRY(write_file(j, i));
+    }
+    CSN_TRY(write_tokenizer(j));
+    if (j->n_files > 1) {
+        CSN_TRY(write_json(j, "model.safetensors.index.json", put_index));
+    }
+    return write_config(j); /* last: with it the directory is a model */
+}
+
+caisson_status csn_export(csn_store *store, csn_fs *fs, const char *dir,
+                          const csn_export_options *options, caisson_error *err) {
+    job j = {.store = store,
+             .cmf = csn_store_cmf(store),
+             .fs = fs,
+             .dir = dir,
+             .o = options,
+             .encoded = CSN_BUF_INIT(SIZE_MAX / 2),
+             .err = err};
+    caisson_status status = run(&j);
+    csn_pool_free(j.pool);
+    csn_buf_free(&j.encoded);
+    csn_arena_done(&j.arena);
+    return status;
+}

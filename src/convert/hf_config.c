@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert/hf_config.h"
+
+#include <math.h>
+
+#include "convert/family.h"
+
+/* Keys that only some classes have. */
+enum { ATTENTION_BIAS = 1, MLP_BIAS = 2, SLIDING_SWITCH = 4 };
+
+typedef struct class {
+    const char *arch_name, *model_type, *class_name;
+    unsigned keys;
+} class;
+
+/* arch_name is a model_type, or what GGUF calls it. */
+static const class classes[] = {
+    {"llama", "llama", "LlamaForCausalLM", ATTENTION_BIAS | MLP_BIAS},
+    {"mistral", "mistral", "MistralForCausalLM", 0},
+    {"qwen2", "qwen2", "Qwen2ForCausalLM", SLIDING_SWITCH},
+    {"qwen3", "qwen3", "Qwen3ForCausalLM", ATTENTION_BIAS | SLIDING_SWITCH},
+    {"qwen2_moe", "qwen2_moe", "Qwen2MoeForCausalLM", SLIDING_SWITCH},
+    {"qwen2moe", "qwen2_moe", "Qwen2MoeForCausalLM", SLIDING_SWITCH},
+    {"qwen3_moe", "qwen3_moe", "Qwen3MoeForCausalLM", ATTENTION_BIAS | SLIDING_SWITCH},
+    {"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM", ATTENTION_BIAS | SLIDING_SWITCH},
+    {"gemma", "gemma", "GemmaForCausalLM", ATTENTION_BIAS},
+    {"gemma2", "gemma2", "Gemma2ForCausalLM", ATTENTION_BIAS},
+    {"gemma3", "gemma3_text", "Gemma3ForCausalLM", ATTENTION_BIAS},
+    {"gemma3_text", "gemma3_text", "Gemma3ForCausalLM", ATTENTION_BIAS},
+    {"smollm3", "smollm3", "SmolLM3ForCausalLM", ATTENTION_BIAS | MLP_BIAS | SLIDING_SWITCH},
+};
+
+static const class *find_class(const csn_arch *a) {
+    csn_str name = a->arch_name;
+    if (csn_str_is(name, "llama") && a->sliding_all) { /* GGUF tells mistral by its window alone */
+        name = CSN_STR("mistral");
+    }
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
+        if (csn_str_is(name, classes[i].arch_name)) {
+            return &classes[i];
+        }
+    }
+    return NULL;
+}
+
+static bool has_tensor(const csn_cmf *c, const char *name) {
+    return csn_directory_find(&c->dir, csn_str_from(name)) != NULL;
+}
+
+/* Neurons that were cut out leave layers of their own widths. */
+static bool has_cut_layers(const csn_cmf *c) {
+    for (uint32_t i = 0; i < c->dir.n; i++) {
+        const csn_tensor *t = &c->dir.tensors[i];
+        if (csn_str_ends(t->name, CSN_STR("mlp.gate_proj.weight")) && t->shape.n_dims == 2 &&
+            t->shape.dim[0] != c->arch.intermediate_size) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- where rope_freq_factors come from: the file tells what they are ---- */
+
+/* The numbers of Llama 3.1 and 3.2; the factor is that of the slowest frequency. */
+static const double llama3_low = 1.0, llama3_high = 4.0, llama3_original = 8192.0;
+
+static double last_factor(const csn_arch *a) {
+    return a->rope_freq_factors[a->n_rope_freq_factors - 1];
+}
+
+static bool is_linear(const csn_arch *a) {
+    for (uint32_t i = 0; i < a->n_rope_freq_factors; i++) {
+        if (a->rope_freq_factors[i] != last_factor(a)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_llama3(const csn_arch *a) {
+    enum { MAX_FACTORS = 512 };
+    double want[MAX_FACTORS];
+    uint32_t n = a->n_rope_freq_factors;
+    if (n > MAX_FACTORS) {
+        return false;
+    }
+    csn_rope_llama3(a->rope_theta, 2 * n, last_factor(a), llama3_low, llama3_high, llama3_original,
+                    want);
+    for (uint32_t i = 0; i < n; i++) { /* GGUF holds them as f32 */
+        if (fabs(want[i] - a->rope_freq_factors[i]) > 1e-5 * want[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+const char *csn_hf_config_gap(const csn_cmf *c) {
+    const csn_arch *a = &c->arch;
+    if (find_class(a) == NULL) {
+        return "an arch_name that no class of transformers is known for";
+    }
+    for (uint32_t i = 0; i < a->n_layer_types; i++) {
+        if (a->layer_types[i] != CSN_LAYER_FULL_ATTENTION &&
+            a->layer_types[i] != CSN_LAYER_SLIDING_ATTENTION) {
+            return "a kind of layer that these classes do not have";
+        }
+    }
+    if (a->n_rope_freq_factors > 0 && !is_linear(a) && !is_llama3(a)) {
+        return "divisors of the rotary frequencies, whose origin the file does not tell";
+    }
+    if (a->longrope.present || a->partial_rotary_factor != 1.0f ||
+        a->local_partial_rotary_factor != 0) {
+        return "rotary embeddings of another family";
+    }
+    if (a->mla.present || a->linear_core.present || a->mtp.present || a->has_g3n ||
+        a->attention_heads_per_layer != NULL || a->head_clusters != 0 || a->attn_v_norm ||
+        a->global_head_dim != 0 || a->logit_multiplier != 1.0f) {
+        return "blocks of another family";
+    }
+    if (a->num_loops > 1) {
+        return "layers that run several times";
+    }
+    if (a->moe.present &&
+        (a->moe.router_sigmoid || a->moe.router_resonance || a->moe.has_scaling)) {
+        return "a router of another family";
+    }
+    return has_cut_layers(c) ? "layers of different FFN widths" : NULL;
+}
+
+static void key_u32(csn_jw *w, const char *key, uint32_t v) {
+    csn_jw_key(w, csn_str_from(key));
+    csn_jw_u64(w, v);
+}
+
+static void key_f64(csn_jw *w, const char *key, double v) {
+    csn_jw_key(w, csn_str_from(key));
+    csn_jw_f64(w, v);
+}
+
+static void key_f32(csn_jw *w, const char *key, float v) {
+    csn_jw_key(w, csn_str_from(key));
+    csn_jw_f32(w, v);
+}
+
+static void key_str(csn_jw *w, const char *key, const char *v) {
+    csn_jw_key(w, csn_str_from(key));
+    csn_jw_str(w, csn_str_from(v));
+}
+
+static void key_bool(csn_jw *w, const char *key, bool v) {
+    csn_jw_key(w, csn_str_from(key));
+    csn_jw_bool(w, v);
+}
+
+/* 0 is none. */
+static void key_cap(csn_jw *w, const char *key, double v) {
+    csn_jw_key(w, csn_str_from(key));
+    if (v != 0) {
+        csn_jw_f64(w, v);
+    } else {
+        csn_jw_null(w);
+    }
+}
+
+static void put_rope(csn_jw *w, const csn_arch *a) {
+    key_f64(w, "rope_theta", a->rope_theta);
+    if (a->rope_local_base_freq != 0) {
+        key_f64(w, "rope_local_base_freq", a->rope_local_base_freq);
+    }
+    if (!a->yarn.present && a->n_rope_freq_factors == 0) {
+        return;
+    }
+    csn_jw_key(w, CSN_STR("rope_scaling"));
+    csn_jw_object(w);
+    if (!a->yarn.present) {
+        key_str(w, "rope_type", is_linear(a) ? "linear" : "llama3");
+        key_f64(w, "factor", last_factor(a));
+        if (!is_linear(a)) {
+            key_f64(w, "low_freq_factor", llama3_low);
+            key_f64(w, "high_freq_factor", llama3_high);
+            key_u32(w, "original_max_position_embeddings", (uint32_t)llama3_original);
+        }
+        csn_jw_object_end(w);
+        return;
+    }
+    key_str(w, "rope_type", "yarn");
+    key_f32(w, "factor", a->yarn.factor);
+    key_u32(w, "original_max_position_embeddings", a->yarn.original_max_position_embeddings);
+    key_f32(w, "beta_fast", a->yarn.beta_fast);
+    key_f32(w, "beta_slow", a->yarn.beta_slow);
+    key_f32(w, "attention_factor", a->yarn.attention_factor);
+    key_bool(w, "truncate", !a->yarn.untruncated);
+    csn_jw_object_end(w);
+}
+
+static void put_layers(csn_jw *w, const csn_arch *a, bool has_switch) {
+    bool slides = false;
+    for (uint32_t i = 0; i < a->n_layer_types; i++) {
+        slides |= a->layer_types[i] == CSN_LAYER_SLIDING_ATTENTION;
+    }
+    if (a->sliding_all) { /* mistral: no list */
+        key_u32(w, "sliding_window", a->sliding_window);
+        return;
+    }
+    if (csn_str_is(a->arch_name, "llama") || csn_str_is(a->arch_name, "gemma")) {
+        return;
+    }
+    csn_jw_key(w, CSN_STR("sliding_window"));
+    if (a->sliding_window != 0) {
+        csn_jw_u64(w, a->sliding_window);
+    } else {
+        csn_jw_null(w);
+    }
+    if (has_switch) {
+        key_bool(w, "use_sliding_window", slides);
+    }
+    csn_jw_key(w, CSN_STR("layer_types"));
+    csn_jw_array(w);
+    for (uint32_t i = 0; i < a->n_layers; i++) {
+        bool is_local = csn_arch_is_local(a, i);
+        csn_jw_str(w, is_local ? CSN_STR("sliding_attention") : CSN_STR("full_attention"));
+    }
+    csn_jw_array_end(w);
+    if (a->no_rope != NULL) { /* 1 where a layer rotates: the key's name says the contrary */
+        csn_jw_key(w, CSN_STR("no_rope_layers"));
+        csn_jw_array(w);
+        for (uint32_t i = 0; i < a->n_layers; i++) {
+            csn_jw_u64(w, a->no_rope[i] ? 0 : 1);
+        }
+        csn_jw_array_end(w);
+    }
+}
+
+static void put_moe(csn_jw *w, const csn_arch *a) {
+    if (!a->moe.present) {
+        return;
+    }
+    key_u32(w, "num_experts", a->moe.n_experts);
+    key_u32(w, "num_experts_per_tok", a->moe.top_k);
+    key_u32(w, "moe_intermediate_size", a->moe.moe_intermediate_size);
+    key_bool(w, "norm_topk_prob", a->moe.norm_topk_prob);
+    if (a->moe.has_shared) {
+        key_u32(w, "shared_expert_intermediate_size", a->moe.shared_expert_intermediate_size);
+    }
+    key_u32(w, "decoder_sparse_step", 1);
+    csn_jw_key(w, CSN_STR("mlp_only_layers"));
+    csn_jw_array(w);
+    csn_jw_array_end(w);
+}
+
+static void put_ids(csn_jw *w, const csn_chat_bundle *chat) {
+    if (chat->bos_token_id >= 0) {
+        key_u32(w, "bos_token_id", (uint32_t)chat->bos_token_id);
+    }
+    if (chat->pad_token_id >= 0) {
+        key_u32(w, "pad_token_id", (uint32_t)chat->pad_token_id);
+    }
+    if (chat->n_eos > 0) {
+        csn_jw_key(w, CSN_STR("eos_token_id"));
+        csn_jw_array(w);
+        for (uint32_t i = 0; i < chat->n_eos; i++) {
+            csn_jw_u64(w, (uint64_t)chat->eos_token_ids[i]);
+        }
+        csn_jw_array_end(w);
+    }
+}
+
+void csn_hf_config_write(const csn_cmf *c, const char *dtype, csn_jw *w) {
+    const csn_arch *a = &c->arch;
+    const class *k = find_class(a);
+    const char *act = a->hidden_act == CSN_ACT_SILU ? "silu" : "gelu_pytorch_tanh";
+    csn_jw_object(w);
+    csn_jw_key(w, CSN_STR("architectures"));
+    csn_jw_array(w);
+    csn_jw_str(w, csn_str_from(k->class_name));
+    csn_jw_array_end(w);
+    key_str(w, "model_type", k->model_type);
+    key_u32(w, "vocab_size", a->vocab_size);
+    key_u32(w, "hidden_size", a->hidden_size);
+    key_u32(w, "intermediate_size", a->intermediate_size);
+    key_u32(w, "num_hidden_layers", a->n_layers);
+    key_u32(w, "num_attention_heads", a->n_heads);
+    key_u32(w, "num_key_value_heads", a->n_kv_heads);
+    key_u32(w, "head_dim", a->head_dim);
+    key_u32(w, "max_position_embeddings", a->max_position_embeddings);
+    key_str(w, "hidden_act", act);
+    if (a->norm_style == CSN_NORM_GEMMA) {
+        key_str(w, "hidden_activation", act);
+    }
+    key_f64(w, "rms_norm_eps", a->rms_norm_eps);
+    key_bool(w, "tie_word_embeddings", a->tie_word_embeddings);
+    if ((k->keys & ATTENTION_BIAS) != 0) {
+        key_bool(w, "attention_bias", has_tensor(c, "model.layers.0.self_attn.q_proj.bias"));
+    }
+    if ((k->keys & MLP_BIAS) != 0) {
+        key_bool(w, "mlp_bias", has_tensor(c, "model.layers.0.mlp.gate_proj.bias"));
+    }
+    put_rope(w, a);
+    put_layers(w, a, (k->keys & SLIDING_SWITCH) != 0);
+    if (a->query_pre_attn_scalar != 0) {
+        key_f64(w, "query_pre_attn_scalar", a->query_pre_attn_scalar);
+        key_cap(w, "attn_logit_softcapping", a->attn_logit_softcapping);
+        key_cap(w, "final_logit_softcapping", a->final_logit_softcapping);
+    }
+    put_moe(w, a);
+    put_ids(w, &c->chat);
+    key_str(w, "dtype", dtype);
+    key_str(w, "torch_dtype", dtype);
+    csn_jw_object_end(w);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config.json for a model that goes back to Hugging Face: what the families read, the other way
+ * round. */
+#ifndef CSN_CONVERT_HF_CONFIG_H
+#define CSN_CONVERT_HF_CONFIG_H
+
+#include "format/cmf/cmf.h"
+
+/* What of the model config.json has no words for, as a sentence; NULL: it can be written. */
+const char *csn_hf_config_gap(const csn_cmf *c);
+/* The object; dtype: of the weights beside it, "float16". Only when there is no gap. */
+void csn_hf_config_write(const csn_cmf *c, const char *dtype, csn_jw *w);
+
+#endif

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""export: what convert reads back is the model that was exported, family by family. The values are
+held against the Python reader's in tests/python/test_against_tool.py, and transformers loads the
+directory in tests/oracle/export_model.py."""
+import json
+import os
+import shutil
+
+import tool
+from tool import FAILED, FILES, ROOT, TINY, USAGE
+
+FAMILIES = os.path.join(ROOT, "tests", "golden", "families")
+NO_CONFIG = {"phi3", "phi3_longrope", "phi4_partial", "llama_rope3"}
+
+
+class Export(tool.Case):
+    def test_every_family_comes_back(self):
+        names = [n for n in sorted(os.listdir(FAMILIES)) if os.path.isdir(os.path.join(FAMILIES, n))]
+        self.assertGreater(len(names), 15)
+        for name in names:
+            with self.subTest(name):
+                a, hf, b = (self.path(name + end) for end in (".a.cmf", ".hf", ".b.cmf"))
+                self.ok("convert", os.path.join(FAMILIES, name), "-o", a, "--quant", "f32")
+                r = self.ok("export", a, "-o", hf)
+                self.assertEqual(os.path.exists(os.path.join(hf, "config.json")),
+                                 name not in NO_CONFIG, r.err)
+                if name in NO_CONFIG:
+                    self.assertIn("no config.json", r.err)
+                    continue
+                self.ok("convert", hf, "-o", b, "--quant", "f32")
+                d = tool.run("diff", a, b, "--json").json
+                named = {"key": "tokenizer_config.special_tokens_map", "a": None, "b": {}}
+                self.assertEqual([h for h in d["header"] if h != named  # it says now that it has none
+                                  and not h["key"].startswith("provenance.")], [])
+                self.assertEqual((d["sections"], d["tensors"]["changed"], d["tensors"]["only_a"],
+                                  d["tensors"]["only_b"]), ([], [], [], []))
+
+    def test_llama3_frequencies_are_recognised(self):
+        source, a, hf = self.path("src"), self.path("a.cmf"), self.path("hf")
+        shutil.copytree(os.path.join(FAMILIES, "llama_rope3"), source)
+        config = json.loads(tool.read(os.path.join(source, "config.json")))
+        for key in ("rope_parameters", "rope_scaling"):
+            if isinstance(config.get(key), dict):
+                config[key].update(factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                   original_max_position_embeddings=8192)
+        with open(os.path.join(source, "config.json"), "w") as f:
+            json.dump(config, f)
+        self.ok("convert", source, "-o", a)
+        self.ok("export", a, "-o", hf)
+        scaling = json.loads(tool.read(os.path.join(hf, "config.json")))["rope_scaling"]
+        self.assertEqual(scaling, {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
+                                   "high_freq_factor": 4.0,
+                                   "original_max_position_embeddings": 8192})
+
+    def test_shards_have_an_index(self):
+        hf = self.path("hf")
+        self.ok("export", TINY, "-o", hf, "--shard-max-size", "60K")
+        index = json.loads(tool.read(os.path.join(hf, "model.safetensors.index.json")))
+        files = set(index["weight_map"].values())
+        self.assertGreater(len(files), 2)
+        for name in files:
+            self.assertTrue(os.path.exists(os.path.join(hf, name)))
+        self.ok("convert", hf, "-o", self.path("b.cmf"), "--quant", "f32")
+        d = tool.run("diff", TINY, self.path("b.cmf"), "--json").json
+        self.assertEqual(d["tensors"]["only_a"] + d["tensors"]["only_b"], [])
+        # a later export into one file leaves no index behind
+        self.assertIn("replaced", self.fails(FAILED, "export", TINY, "-o", hf).err)
+        self.ok("export", TINY, "-o", hf, "--force")
+        self.assertFalse(os.path.exists(os.path.join(hf, "model.safetensors.index.json")))
+
+    def test_types(self):
+        for dtype, size in (("f16", 2), ("bf16", 2), ("f32", 4)):
+            hf = self.path(dtype)
+            self.ok("export", TINY, "-o", hf, "--dtype", dtype)
+            n = sum(t["bytes"] // 4 for t in self.ok("tensor", TINY, "--json").json)
+            self.assertGreaterEqual(os.path.getsize(os.path.join(hf, "model.safetensors")), n * size)
+            self.ok("convert", hf, "-o", self.path(dtype + ".cmf"))
+        self.fails(USAGE, "export", TINY, "-o", self.path("x"), "--dtype", "q8_row")
+
+    def test_a_skill_takes_the_backbones_place(self):
+        path = os.path.join(FILES, "tiny-skills.cmf")
+        (skill, *_) = [s for s in self.ok("info", path, "--json").json["skills"] if s["tensors"]]
+        self.ok("export", path, "-o", self.path("plain"))
+        self.ok("export", path, "-o", self.path("skilled"), "--skill", skill["id"])
+        for name in ("plain", "skilled"):
+            self.ok("convert", self.path(name), "-o", self.path(name + ".cmf"), "--quant", "f32")
+        d = tool.run("diff", self.path("plain.cmf"), self.path("skilled.cmf"), "--json").json
+        self.assertEqual(len(d["tensors"]["changed"]), skill["tensors"])
+        self.fails(FAILED, "export", path, "-o", self.path("x"), "--skill", "nobody")
+
+    def test_damage_is_not_exported(self):
+        bad = tool.copy_tiny(self.path("bad.cmf"), flip=-6000)
+        r = tool.run("export", bad, "-o", self.path("hf"))
+        self.assertEqual(r.rc, FAILED)
+        self.assertFalse(os.path.exists(os.path.join(self.path("hf"), "config.json")))
+
+
+if __name__ == "__main__":
+    tool.main()
