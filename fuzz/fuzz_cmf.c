@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a CMF file: open, look at everything, verify; then write it again and compare what
- * our reader sees in both. Traps are broken promises, not bad input. */
+ * our reader sees in both; then let it grow. Traps are broken promises, not bad input. */
 #include "../tests/support/memory_fs.h"
 #include "base/alloc.h"
 #include "base/hash64.h"
@@ -132,6 +132,33 @@ static void verify_damaged(csn_fs *fs) {
     }
 }
 
+static uint64_t count_faults(csn_cmf *c) {
+    caisson_error err;
+    uint64_t n;
+    require(csn_cmf_verify(c, NULL, NULL, ignore, NULL, &n, &err) == CAISSON_OK);
+    return n;
+}
+
+/* Every file that opens can grow, opens again, and has no fault that it did not have. */
+static void grow(csn_cmf *c, csn_fs *fs) {
+    caisson_error err;
+    csn_cmf_append *a = NULL;
+    csn_cmf *grown = NULL;
+    const csn_cmf_plan_tensor t = {.name = CSN_STR("fuzz.grown"),
+                                   .dtype = csn_dtype_by_name(CSN_STR("f32")),
+                                   .shape = {.n_dims = 1, .dim = {3}}};
+    bool is_new = csn_directory_find(&c->dir, t.name) == NULL;
+    uint64_t n_faults = count_faults(c);
+    require(csn_cmf_append_begin(fs, "m.cmf", &a, &err) == CAISSON_OK);
+    require(csn_cmf_append_tensor(a, &t, "abcdefghijkl", 12, &err) == CAISSON_OK);
+    require(csn_cmf_append_commit(a, &err) == CAISSON_OK);
+    csn_cmf_append_close(a);
+    require(csn_cmf_open(fs, "m.cmf", &grown, &err) == CAISSON_OK);
+    require(grown->dir.n == c->dir.n + is_new);
+    require(count_faults(grown) <= n_faults);
+    csn_cmf_close(grown);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memory_fs fs;
     caisson_error err;
@@ -146,6 +173,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             compare(c, again);
             csn_cmf_close(again);
         }
+        grow(c, &fs.base);
         csn_cmf_close(c);
     }
     verify_damaged(&fs.base);

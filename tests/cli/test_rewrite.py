@@ -77,7 +77,9 @@ class Rewrite(tool.Case):
         for command in (("info", shards[0]), ("run", shards[0], "a"),
                         ("merge", shards[2], "-o", self.path("m.cmf"))):
             self.assertIn(os.path.basename(shards[1]), self.fails(FAILED, *command).err)
-        self.ok("verify", shards[0])
+        r = self.ok("verify", shards[0], "--json").json[0]  # alone it is valid
+        self.assertTrue(r["valid"])
+        self.assertIn(os.path.basename(shards[1]), r["notes"][0]["message"])
 
     def test_convert_makes_shards(self):
         source = make_hf(self.path("hf"))

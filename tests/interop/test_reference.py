@@ -195,6 +195,42 @@ class Interop:
         self.tool("sign", path, "--key", self.path("our-key"))
         assert "signature valid" in self.reference("verify", path)
 
+    def shards_of_ours(self, source):
+        """Ours, cut: each verified alone, the set listed and compared with the whole."""
+        whole, cut = self.path("whole.cmf"), self.path("cut.cmf")
+        self.tool("convert", source, "-o", whole, "--quant", "q8_row")
+        self.tool("split", whole, "-o", cut, "--shard-max-size", "40K")
+        shards = sorted(n for n in os.listdir(self.scratch) if n.startswith("cut-"))
+        assert len(shards) > 1
+        for name in shards:
+            self.everyone_verifies(self.path(name))
+        self.same_values(self.path(shards[0]))
+        said = self.reference("diff", whole, self.path(shards[0]))
+        n = len(Model(whole).tensors)
+        assert re.search(r"\b%d shared verbatim" % n, said), said[-300:]
+        self.tool("merge", self.path(shards[1]), "-o", self.path("merged.cmf"))
+        self.same_values(self.path("merged.cmf"))
+        return "%d shards" % len(shards)
+
+    def shards_of_theirs(self):
+        """Those of the golden data, put together."""
+        merged = self.path("merged-theirs.cmf")
+        self.tool("merge", os.path.join(support.FILES, "tiny-shard-00003-of-00003.cmf"), "-o", merged)
+        self.everyone_verifies(merged)
+        self.same_values(merged)
+
+    def grown_by_ours(self):
+        """A file that lost a skill behind its end, and what compact makes of it."""
+        grown = self.path("grown.cmf")
+        shutil.copyfile(os.path.join(support.FILES, "tiny-skills.cmf"), grown)
+        skill = next(iter(Model(grown).skills))
+        self.tool("skill", "remove", grown, skill)
+        self.everyone_verifies(grown)
+        self.same_values(grown)
+        self.tool("compact", grown)
+        self.everyone_verifies(grown)
+        self.same_values(grown)
+
     def expert_mask(self):
         """`moe-mask` keeps the most used experts until 90% of the routing counts are covered."""
         with open(self.path("stats.json"), "w") as f:
@@ -266,6 +302,9 @@ def every_case(run):
     run.case("the reference checks our signature", run.signature_of_ours)
     run.case("expert rows of the reference", run.expert_mask)
     run.case("skill files, applied and exported", run.skill_file)
+    run.case("our shards", run.shards_of_ours, source)
+    run.case("shards of another writer, merged", run.shards_of_theirs)
+    run.case("a file that we grew, and compacted", run.grown_by_ours)
     for quant in TYPES:
         run.case("reads the reference's %s" % quant, run.theirs, quant, source)
     for quant in written:
