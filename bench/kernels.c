@@ -58,7 +58,11 @@ static double bytes_per_row(const char *name, uint64_t cols) {
                  {"f16", 2, 0},
                  {"bf16", 2, 0},
                  {"q4tp", 16.625 / 32, 5},
-                 {"vbit", 4.25 / 8 + 2.0 / 32, 1}};
+                 {"vbit", 4.25 / 8 + 2.0 / 32, 1},
+                 {"q1", 6.0 / 32, 0},
+                 {"q1s", 6.0 / 32 + 0.06, 0},
+                 {"q1t", 9.0 / 32, 4},
+                 {"q2tp", 8.625 / 32, 5}};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         if (strcmp(sizes[i].name, name) == 0) {
             return sizes[i].per_weight * (double)cols + sizes[i].per_row;
@@ -72,6 +76,26 @@ static void set_widths(const struct work *w, uint8_t *bits) {
     for (uint64_t r = 0; r < w->w.rows; r++) {
         bits[r] = w->width != 0 ? w->width : mixed[r * 5 % 8];
     }
+}
+
+/* Overlays say where things lie: of q1s one weight in a hundred, of q1t none. */
+static void make_overlay(struct work *w) {
+    const bool is_q1s = strcmp(w->w.dtype->name, "q1s") == 0;
+    const uint64_t n = w->w.rows * w->w.cols;
+    uint8_t *p = w->bytes + n / 32 * (is_q1s ? 6 : 9);
+    uint32_t count = is_q1s ? (uint32_t)(n / 100) : 0;
+    if (!is_q1s) {
+        memset(p, 0, 4 * (w->w.rows + 1));
+        p += 4 * (w->w.rows + 1);
+    } else {
+        memcpy(p, &count, 4);
+        p += 4;
+    }
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t index = k * 100 + k % 97;
+        memcpy(p + 6 * (uint64_t)k, &index, 4);
+    }
+    w->w.nbytes = (uint64_t)(p + 6 * (uint64_t)count - w->bytes);
 }
 
 struct kernel {
@@ -139,6 +163,8 @@ static void bench_kernel(const struct kernel *k, csn_pool *pool, struct work *w,
         w->w.nbytes = (uint64_t)(row * (double)w->w.rows);
         if (strcmp(k->dtype, "vbit") == 0) {
             set_widths(w, w->bytes);
+        } else if (dtype->nbytes == NULL) {
+            make_overlay(w);
         }
         bench_time t = bench_run(pool, region, w, seconds);
         line(k->op, k->dtype, k->isa, threads, w->n, row * (double)w->w.rows,

@@ -25,15 +25,29 @@ csn_outliers csn_q1s_outliers(const csn_matrix *m, uint64_t i0, uint64_t i1);
 /* Those of columns [c0, c1) of a row of a q1t matrix. */
 csn_outliers csn_q1t_outliers(const csn_matrix *m, uint64_t row, uint64_t c0, uint64_t c1);
 
-/* Sign of weight k of a q1 tile: 1 or -1. */
-static inline int csn_q1_sign(const uint8_t *tile, unsigned k) {
-    return (tile[2 + k / 8] >> k % 8 & 1) * 2 - 1;
+/* Whether rows [r0, r1) of a q1t matrix have any. */
+bool csn_q1t_has_outliers(const csn_matrix *m, uint64_t r0, uint64_t r1);
+
+/* Flat index of an outlier of q1s, column of one of q1t. */
+static inline uint64_t csn_q1s_index(const uint8_t *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+static inline uint64_t csn_q1t_column(const uint8_t *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8;
 }
 
-/* Weight k of a q1t tile over its scale: 0, 1 or -1 for the digits 0, 1, 2. */
+/* Weight k of a q1 tile: 1 stands for the scale, 0 for minus the scale. */
+static inline int csn_q1_bit(const uint8_t *tile, unsigned k) {
+    return (int)(csn_q1s_index(tile + 2) >> k & 1u); /* the four bytes of signs as one number */
+}
+
+/* Weight k of a q1t tile over its scale: 0, 1 or -1 for the digits 0, 1, 2. Times 2^16 / 3^(k % 5 +
+ * 1), rounded up for byte 0 and tripled downwards, a byte modulo 2^16 is a fraction whose first
+ * digit is the one that is wanted (tests/unit/quant/test_q1.c tries every byte). */
 static inline int csn_q1t_weight(const uint8_t *tile, unsigned k) {
-    static const uint8_t power[5] = {1, 3, 9, 27, 81};
-    unsigned digit = tile[2 + k / 5] / power[k % 5] % 3u;
+    static const uint16_t factor[5] = {21870, 7290, 2430, 810, 270};
+    uint32_t fraction = (uint32_t)tile[2 + k / 5] * factor[k % 5] & 0xffffu;
+    uint32_t digit = fraction * 3 >> 16;
     return digit == 2 ? -1 : (int)digit;
 }
 

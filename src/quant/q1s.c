@@ -30,7 +30,7 @@ static caisson_status q1s_check(const csn_shape *shape, const uint8_t *overlay, 
     }
     uint64_t least = 0;
     for (uint64_t k = 0; k < n; k++) {
-        uint64_t i = csn_load32(overlay + 4 + k * CSN_Q1S_OUTLIER);
+        uint64_t i = csn_q1s_index(overlay + 4 + k * CSN_Q1S_OUTLIER);
         if (i >= n_weights) {
             return CSN_FAIL(err, CAISSON_E_BOUNDS, .what = "index of an outlier leaves the tensor",
                             CSN_VALUES(n_weights, i));
@@ -55,7 +55,7 @@ static uint64_t find(const uint8_t *entries, uint64_t n, uint64_t i) {
     uint64_t first = 0;
     while (n > 0) {
         uint64_t half = n / 2;
-        if (csn_load32(entries + (first + half) * CSN_Q1S_OUTLIER) < i) {
+        if (csn_q1s_index(entries + (first + half) * CSN_Q1S_OUTLIER) < i) {
             first += half + 1;
             n -= half + 1;
         } else {
@@ -78,7 +78,7 @@ static void q1s_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out)
     csn_q1_decode(m, i0, n, out);
     csn_outliers o = csn_q1s_outliers(m, i0, i0 + n);
     for (; o.n > 0; o.n--, o.p += CSN_Q1S_OUTLIER) {
-        out[csn_load32(o.p) - i0] = csn_half_to_f32(csn_load16(o.p + 4));
+        out[csn_q1s_index(o.p) - i0] = csn_half_to_f32(csn_load16(o.p + 4));
     }
 }
 

@@ -41,7 +41,7 @@ static caisson_status check_row(const uint8_t *entries, uint64_t n, uint64_t col
                                 caisson_error *err) {
     uint64_t least = 0;
     for (uint64_t k = 0; k < n; k++) {
-        uint64_t col = csn_load16(entries + k * CSN_Q1T_OUTLIER);
+        uint64_t col = csn_q1t_column(entries + k * CSN_Q1T_OUTLIER);
         if (col >= cols) {
             return CSN_FAIL(err, CAISSON_E_BOUNDS, .what = "column of an outlier leaves its row",
                             CSN_VALUES(cols, col));
@@ -105,7 +105,7 @@ static uint64_t find(const uint8_t *entries, uint64_t n, uint64_t c) {
     uint64_t first = 0;
     while (n > 0) {
         uint64_t half = n / 2;
-        if (csn_load16(entries + (first + half) * CSN_Q1T_OUTLIER) < c) {
+        if (csn_q1t_column(entries + (first + half) * CSN_Q1T_OUTLIER) < c) {
             first += half + 1;
             n -= half + 1;
         } else {
@@ -113,6 +113,11 @@ static uint64_t find(const uint8_t *entries, uint64_t n, uint64_t c) {
         }
     }
     return first;
+}
+
+bool csn_q1t_has_outliers(const csn_matrix *m, uint64_t r0, uint64_t r1) {
+    const uint8_t *pointers = m->data + m->rows * (m->cols / CSN_GROUP) * CSN_Q1T_TILE;
+    return csn_load32(pointers + 4 * r0) != csn_load32(pointers + 4 * r1);
 }
 
 csn_outliers csn_q1t_outliers(const csn_matrix *m, uint64_t row, uint64_t c0, uint64_t c1) {
@@ -148,7 +153,7 @@ static void q1t_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out)
         uint64_t stop = first + m->cols < i0 + n ? first + m->cols : i0 + n;
         csn_outliers o = csn_q1t_outliers(m, row, i - first, stop - first);
         for (; o.n > 0; o.n--, o.p += CSN_Q1T_OUTLIER) {
-            out[first + csn_load16(o.p) - i0] = csn_half_to_f32(csn_load16(o.p + 2));
+            out[first + csn_q1t_column(o.p) - i0] = csn_half_to_f32(csn_load16(o.p + 2));
         }
         i = stop;
     }

@@ -74,6 +74,13 @@ CSN_INLINE __m128 few_exact(const struct few_rows *rows, uint64_t at, __m128 sca
     return sum;
 }
 
+/* Minus the sums of the codes of x of groups g and g + 1, for each of four rows: csn_x8.offset has
+ * them eight times. */
+CSN_INLINE __m256i few_minus_sums(const csn_x8 *x, uint64_t g) {
+    __m256i offset = _mm256_castps_si256(few_two(x->offset + 2 * g));
+    return _mm256_srai_epi32(_mm256_madd_epi16(offset, _mm256_set1_epi16(1)), 3);
+}
+
 /* Adds step j to accumulator number k and moves on. */
 CSN_INLINE void few_add(const struct few_kind *kind, const struct few_rows *rows, struct few_at *at,
                         const csn_x8 *x, uint64_t t, int nc, uint64_t j, int k,

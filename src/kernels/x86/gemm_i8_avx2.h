@@ -37,6 +37,15 @@ struct gemm_panel {
 typedef void (*gemm_pack_fn)(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
                              struct gemm_panel *p);
 
+/* Stores the codes of 32 columns of eight rows; only for packing 4-bit codes. */
+CSN_INLINE void gemm_store_codes(__m256i v[8], uint8_t (*plane)[2][32], uint64_t octet) {
+    csn_transpose8(v);
+    CSN_UNROLL
+    for (int j = 0; j < 8; j++) {
+        _mm256_store_si256((void *)plane[j][octet], v[j]);
+    }
+}
+
 /* One group of one tile: i16 sums of plane 0 and 1 with nc vectors. */
 CSN_INLINE void gemm_dots(const uint8_t (*plane)[2][32], const int8_t *q, uint64_t q_stride, int nc,
                           __m256i *a, __m256i *b) {

@@ -10,6 +10,8 @@
 #include "kernels/types.h"
 
 #define CSN_INLINE static inline __attribute__((always_inline))
+/* Large arrays of alternatives must not add up in one frame. */
+#define CSN_OUTLINE static __attribute__((noinline))
 #ifdef __clang__
 #define CSN_UNROLL _Pragma("unroll")
 #else
@@ -28,6 +30,10 @@
 
 CSN_INLINE __m256i csn_load256(const void *p) {
     return _mm256_loadu_si256(p);
+}
+
+CSN_INLINE __m128i csn_load128(const void *p) {
+    return _mm_loadu_si128(p);
 }
 
 /* Unaligned loads through memcpy: the codes have no alignment of their own. */

@@ -266,6 +266,22 @@ static void a_failed_allocation_is_told(void **state) {
     }
 }
 
+/* Facts 4.10: (byte / 3^k) % 3; 0 is 0, 1 is 1, 2 is -1. Bytes above 242 are no five digits, and
+ * any file may hold them. */
+static void digits_of_every_byte(void **state) {
+    (void)state;
+    static const unsigned power[5] = {1, 3, 9, 27, 81};
+    static const int weight[3] = {0, 1, -1};
+    for (unsigned byte = 0; byte < 256; byte++) {
+        uint8_t tile[CSN_Q1T_TILE] = {0};
+        for (unsigned k = 0; k < 32; k++) {
+            tile[2 + k / 5] = (uint8_t)byte;
+            assert_int_equal(csn_q1t_weight(tile, k), weight[byte / power[k % 5] % 3]);
+            tile[2 + k / 5] = 0;
+        }
+    }
+}
+
 /* Tiles of any bytes under a good overlay. */
 static void any_tiles_decode(void **state) {
     (void)state;
@@ -307,6 +323,7 @@ int main(void) {
         {"q1t: search is never worse", search_is_never_worse, NULL, NULL, (char[]){"q1t"}},
         cmocka_unit_test(outliers_follow_the_activations),
         cmocka_unit_test(a_failed_allocation_is_told),
+        cmocka_unit_test(digits_of_every_byte),
         cmocka_unit_test(any_tiles_decode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

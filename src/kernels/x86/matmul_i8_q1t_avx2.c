@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* int8 mode, q1t (ref/matmul_i8_q1_ref.c says what it means), AVX2.
+ *
+ * A byte of five base-3 digits is 81 * top + 9 * mid + low, mid and low below 9: products with
+ * reciprocals give these, and shuffles look up the weight plus 1 of each digit.
+ *
+ * Few vectors: digit k of the seven bytes of a group meets columns k, k + 5 ... of x, so x is laid
+ * out by digits first. */
+#include "kernels/x86/few_i8_avx2.h"
+#include "kernels/x86/gemm_i8_avx2.h"
+
+#include "kernels/x86/outliers_avx2.h"
+
+enum {
+    DIGITS = 5,
+    STEP_X = 96,           /* bytes of x of two groups, by digits */
+    MOST_BYTES = 128 << 10 /* of x by digits, few vectors */
+};
+
+/* bytes: two groups as words. Weight plus 1 of digits 0, then 2 of the words of each half; of
+ * digits 1, then 3; of digit 4 in the lower byte of each word. What stands for the eighth word is
+ * no digit and meets zeros of x. */
+CSN_INLINE void digits_of(__m256i bytes, __m256i d[3]) {
+    const __m256i of_low =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(1, 2, 0, 1, 2, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0));
+    const __m256i of_high =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(1, 1, 1, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+    const __m256i nine = _mm256_set1_epi16(9);
+    __m256i by_9 = _mm256_mulhi_epu16(bytes, _mm256_set1_epi16(7282)); /* 2^16 / 9, rounded up */
+    __m256i top = _mm256_mulhi_epu16(bytes, _mm256_set1_epi16(810));   /* 2^16 / 81 */
+    __m256i low = _mm256_sub_epi16(bytes, _mm256_mullo_epi16(by_9, nine));
+    __m256i mid = _mm256_sub_epi16(by_9, _mm256_mullo_epi16(top, nine));
+    __m256i both = _mm256_packus_epi16(low, mid);
+    d[0] = _mm256_shuffle_epi8(of_low, both);
+    d[1] = _mm256_shuffle_epi8(of_high, both);
+    d[2] = _mm256_shuffle_epi8(of_low, top);
+}
+
+/* Bytes of a vector of x in the same order. */
+CSN_INLINE uint64_t x_bytes(uint64_t gpr) {
+    return (gpr + 1) / 2 * STEP_X;
+}
+
+static void x_by_digits(const csn_x8 *x, uint64_t n, uint64_t stride, int8_t *out) {
+    memset(out, 0, n * stride);
+    for (uint64_t t = 0; t < n; t++) {
+        for (uint64_t g = 0; g < x->n_groups; g++) {
+            const int8_t *q = x->q + t * x->q_stride + 32 * g;
+            int8_t *to = out + t * stride + g / 2 * STEP_X + g % 2 * 16;
+            for (int j = 0; j < 6; j++) {
+                to[j] = q[DIGITS * j];
+                to[j + 8] = q[DIGITS * j + 2];
+                to[j + 32] = q[DIGITS * j + 1];
+                to[j + 40] = q[DIGITS * j + 3];
+                to[2 * j + 64] = q[DIGITS * j + 4];
+            }
+            to[6] = q[30];
+            to[6 + 32] = q[31];
+        }
+    }
+}
+
+/* The bytes of two tiles as words, the scale as the eighth. */
+CSN_INLINE __m256i load_tiles(const uint8_t *p) {
+    const __m256i order =
+        _mm256_setr_epi8(2, -1, 3, -1, 4, -1, 5, -1, 6, -1, 7, -1, 8, -1, 0, 1, /* from p on */
+                         9, -1, 10, -1, 11, -1, 12, -1, 13, -1, 14, -1, 15, -1, 7, 8 /* p + 2 */);
+    __m256i two =
+        _mm256_inserti128_si256(_mm256_castsi128_si256(csn_load128(p)), csn_load128(p + 2), 1);
+    return _mm256_shuffle_epi8(two, order);
+}
+
+/* The eighth words of four rows in the order of few_i8_avx2.h. */
+CSN_INLINE __m256 scales_of(const __m256i tiles[FEW_ROWS]) {
+    __m256i a = _mm256_unpackhi_epi16(tiles[0], tiles[1]);
+    __m256i b = _mm256_unpackhi_epi16(tiles[2], tiles[3]);
+    __m256i both = _mm256_permute4x64_epi64(_mm256_unpackhi_epi32(a, b), 0x0D);
+    return _mm256_cvtph_ps(_mm256_castsi256_si128(both));
+}
+
+/* x->split: by digits, x->q_stride of that. */
+CSN_INLINE void q1t_step(const struct few_rows *rows, struct few_at at, const csn_x8 *x, uint64_t t,
+                         int nc, uint64_t j, __m256 *f) {
+    __m256i tiles[FEW_ROWS];
+    __m256i v[FEW_BATCH][FEW_ROWS];
+    CSN_UNROLL
+    for (int k = 0; k < FEW_ROWS; k++) {
+        __m256i d[3];
+        tiles[k] = load_tiles(rows->w[k] + at.w);
+        digits_of(tiles[k], d);
+        CSN_UNROLL
+        for (int c = 0; c < nc; c++) {
+            const int8_t *q = x->split + (t + (uint64_t)c) * x->q_stride + STEP_X * j;
+            __m256i ab = _mm256_add_epi16(_mm256_maddubs_epi16(d[0], csn_load256(q)),
+                                          _mm256_maddubs_epi16(d[1], csn_load256(q + 32)));
+            v[c][k] = _mm256_add_epi16(ab, _mm256_maddubs_epi16(d[2], csn_load256(q + 64)));
+        }
+    }
+    __m256 ws = scales_of(tiles);
+    CSN_UNROLL
+    for (int c = 0; c < nc; c++) {
+        uint64_t g = (t + (uint64_t)c) * x->g_stride + 2 * j;
+        __m256i s = _mm256_add_epi32(csn_sums_of_halves(v[c]), few_minus_sums(x, g));
+        f[c] = _mm256_mul_ps(_mm256_mul_ps(ws, few_two(x->scale + g)), _mm256_cvtepi32_ps(s));
+    }
+}
+
+static void q1t_edge(const void *ctx, const struct few_rows *rows, struct few_at at, uint8_t *copy,
+                     struct few_rows *ret) {
+    (void)ctx;
+    for (int k = 0; k < FEW_ROWS; k++) {
+        ret->w[k] = memcpy(copy + k * FEW_EDGE, rows->w[k] + at.w, CSN_Q1T_TILE);
+    }
+}
+
+/* ---- many vectors ---- */
+
+/* Codes 8 + weight of one tile in the order of the columns. The row pointers lie behind the tiles:
+ * a load of 16 bytes stays inside the tensor. */
+CSN_INLINE __m256i codes_of(const uint8_t *tile) {
+    /* column 5 j + k is byte j, j + 8 or 2 j of one of three vectors */
+    const __m256i from_02 =
+        _mm256_setr_epi8(0, -1, 8, -1, -1, 1, -1, 9, -1, -1, 2, -1, 10, -1, -1, 3, -1, 11, -1, -1,
+                         4, -1, 12, -1, -1, 5, -1, 13, -1, -1, 6, -1);
+    const __m256i from_13 =
+        _mm256_setr_epi8(-1, 0, -1, 8, -1, -1, 1, -1, 9, -1, -1, 2, -1, 10, -1, -1, 3, -1, 11, -1,
+                         -1, 4, -1, 12, -1, -1, 5, -1, 13, -1, -1, 6);
+    const __m256i from_4 =
+        _mm256_setr_epi8(-1, -1, -1, -1, 0, -1, -1, -1, -1, 2, -1, -1, -1, -1, 4, -1, -1, -1, -1, 6,
+                         -1, -1, -1, -1, 8, -1, -1, -1, -1, 10, -1, -1);
+    const __m256i order =
+        _mm256_setr_epi8(2, -1, 3, -1, 4, -1, 5, -1, 6, -1, 7, -1, 8, -1, -1, -1, /* twice */
+                         2, -1, 3, -1, 4, -1, 5, -1, 6, -1, 7, -1, 8, -1, -1, -1);
+    __m256i d[3];
+    digits_of(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(csn_load128(tile)), order), d);
+    __m256i w = _mm256_or_si256(
+        _mm256_or_si256(_mm256_shuffle_epi8(d[0], from_02), _mm256_shuffle_epi8(d[1], from_13)),
+        _mm256_shuffle_epi8(d[2], from_4));
+    return _mm256_add_epi8(w, _mm256_set1_epi8(7));
+}
+
+static void pack_q1t(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
+                     struct gemm_panel *p) {
+    const csn_matrix *w = ctx;
+    for (uint64_t o = 0; o < 2; o++) {
+        const uint8_t *row[8];
+        for (uint64_t i = 0; i < 8; i++) {
+            uint64_t a = r + o * 8 + i < r1 ? r + o * 8 + i : r1 - 1;
+            row[i] = w->data + (a * (w->cols / 32) + g0) * CSN_Q1T_TILE;
+        }
+        for (uint64_t g = 0; g < ng; g++) {
+            __m256i v[8];
+            CSN_UNROLL
+            for (int i = 0; i < 8; i++) {
+                v[i] = codes_of(row[i] + g * CSN_Q1T_TILE);
+                p->scale[g][o][i] = csn_scale16(row[i] + g * CSN_Q1T_TILE);
+            }
+            gemm_store_codes(v, p->plane[g], o);
+        }
+    }
+}
+
+CSN_OUTLINE void few_q1t(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+                         uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    _Alignas(32) int8_t room[MOST_BYTES];
+    const uint64_t gpr = x->n_groups;
+    const struct few_kind kind = {.step = q1t_step,
+                                  .edge = q1t_edge,
+                                  .step_bytes = {.w = 2 * CSN_Q1T_TILE},
+                                  .row_bytes = {.w = gpr * CSN_Q1T_TILE},
+                                  .n_steps = gpr / 2,
+                                  .has_edge = gpr % 2 != 0};
+    csn_x8 by_digits = *x;
+    by_digits.split = room;
+    by_digits.q_stride = x_bytes(gpr);
+    x_by_digits(x, n, by_digits.q_stride, room);
+    few_i8(&kind, w, &(struct few_rows){{w->data}, {w->data}}, &by_digits, n, y, y_stride, r0, r1);
+}
+
+CSN_OUTLINE void many_q1t(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+                          uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    gemm_i8(pack_q1t, w, GEMM_4BIT, NULL, x, n, y, y_stride, r0, r1);
+}
+
+CSN_OUTLINE void add_q1t(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+                         uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    add_outliers(true, w, x, n, y, y_stride, r0, r1);
+}
+
+void csn_matmul_i8_q1t_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+                            uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    if (n >= FEW || n * x_bytes(x->n_groups) > MOST_BYTES) {
+        many_q1t(w, x, n, y, y_stride, r0, r1);
+    } else if (r1 - r0 >= FEW_ROWS) {
+        few_q1t(w, x, n, y, y_stride, r0, r1);
+    } else {
+        csn_matmul_i8_q1t_ref(w, x, n, y, y_stride, r0, r1);
+        return;
+    }
+    if (csn_q1t_has_outliers(w, r0, r1)) {
+        add_q1t(w, x, n, y, y_stride, r0, r1);
+    }
+}
