@@ -7,6 +7,7 @@
 /* clang-format off */ /* one a line: rows are added from several sides */
 const cli_command *const cli_commands[] = {
     &cli_cmd_convert,
+    &cli_cmd_quantize,
     &cli_cmd_info,
     &cli_cmd_verify,
     &cli_cmd_run,

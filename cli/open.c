@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "conversion.h"
 #include "term.h"
 
 static void put_line(const cli_args *args, cli_style style, const char *kind, const char *text) {

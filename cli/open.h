@@ -50,20 +50,6 @@ caisson_sampling cli_sampling(const cli_args *args);
 char *cli_shell_quote(const char *word);
 /* Where --convert puts the .cmf: beside the source, malloc'd. */
 char *cli_sibling(const char *source, caisson_kind kind);
-/* Conversion with a progress bar and a summary (cmd_convert.c). */
-typedef struct cli_convert_job {
-    const char *quant;                /* NULL = q8_row */
-    const caisson_tensor_rule *rules; /* [n_rules] */
-    size_t n_rules;
-    uint64_t shard_max_bytes; /* 0 = one file */
-    bool overwrite;
-    bool reference_encoder;
-    double mean_bits; /* vbit, vbit_ro; 0 = the default */
-    bool json;        /* the summary as JSON */
-    FILE *summary;    /* where it goes */
-} cli_convert_job;
-int cli_convert(const cli_args *args, const char *source, const char *target,
-                const cli_convert_job *job);
 
 /* CLI_OK if nothing or a regular file is at `path`: writing replaces what is there, and a device or
  * a directory must not go. Else the exit code with the message printed. */

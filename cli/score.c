@@ -158,3 +158,41 @@ int cli_score_text(const cli_args *args, const caisson_model *model, caisson_ses
     *ret = j.t;
     return rc;
 }
+
+/* A model and a session over it. */
+static int open_scored(const cli_args *args, const char *path, caisson_model **ret,
+                       caisson_session **ret_session) {
+    int rc = cli_open_model(args, path, CLI_PART_RAW, ret);
+    if (rc != CLI_OK) {
+        return rc;
+    }
+    uint32_t trained = caisson_model_n_ctx_train(*ret);
+    caisson_session_options o = cli_session_options(
+        args, CAISSON_COMPUTE_F32, trained < CLI_SCORE_CTX ? trained : CLI_SCORE_CTX);
+    o.type_k = o.type_v = CAISSON_KV_F32;
+    caisson_error err;
+    return caisson_session_new(*ret, &o, ret_session, &err) == CAISSON_OK ? CLI_OK
+                                                                          : cli_fail(args, &err);
+}
+
+int cli_score_files(const cli_args *args, const char *path, const char *base, const char *text,
+                    size_t n, cli_score *ret, cli_score *ret_base) {
+    const char *const paths[2] = {path, base};
+    caisson_model *models[2] = {NULL, NULL};
+    caisson_session *sessions[2] = {NULL, NULL};
+    int rc = CLI_OK;
+    for (int i = 0; i < 2 && rc == CLI_OK; i++) {
+        rc = open_scored(args, paths[i], &models[i], &sessions[i]);
+    }
+    if (rc == CLI_OK) {
+        rc = cli_score_text(args, models[1], sessions[1], NULL, text, n, ret_base);
+    }
+    if (rc == CLI_OK) {
+        rc = cli_score_text(args, models[0], sessions[0], sessions[1], text, n, ret);
+    }
+    for (int i = 0; i < 2; i++) {
+        caisson_session_free(sessions[i]);
+        caisson_model_close(models[i]);
+    }
+    return rc;
+}

@@ -22,4 +22,9 @@ typedef struct cli_score {
 int cli_score_text(const cli_args *args, const caisson_model *model, caisson_session *session,
                    caisson_session *base, const char *text, size_t n, cli_score *ret);
 
+/* Scores the model at `path` against the one at `base`, in f32 arithmetic with f32 keys and values;
+ * *ret_base: the base by itself. CLI_OK, or the exit code with the message printed. */
+int cli_score_files(const cli_args *args, const char *path, const char *base, const char *text,
+                    size_t n, cli_score *ret, cli_score *ret_base);
+
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GGUF file (split ones too) or a Hugging Face directory becomes a .cmf file.
+/* A GGUF file (split ones too) or a Hugging Face directory becomes a .cmf file; or a .cmf file (any
+ * of its shards) another one with other tensor types, everything else kept but a sparse index.
  *
  * Memory stays bounded whatever the size of the model. The target appears whole or not at all: it
  * is written as `<target>.part`, synced and renamed; after a kill or a cancel the next call with
@@ -36,7 +37,7 @@ typedef struct caisson_tensor_report {
 
 typedef struct caisson_convert_options {
     size_t struct_size;               /* sizeof(caisson_convert_options) */
-    const char *quant;                /* NULL = "q8_row" */
+    const char *quant;                /* NULL = "q8_row"; of a .cmf: each tensor as it is */
     const caisson_tensor_rule *rules; /* [n_rules], the first match wins */
     size_t n_rules;
     uint32_t n_threads; /* 0 = all CPUs that the process may use */
@@ -51,6 +52,12 @@ typedef struct caisson_convert_options {
     bool reference_encoder;
     /* vbit, vbit_ro: bits a weight, meant over the rows of each tensor; 3 to 8, 0 = 4.25. */
     double mean_bits;
+    /* q1s, q1t: share of the weights that stay f16, 0.25 at most; 0 = the type's own (q1s 0.01, q1t
+     * none), negative = none. Those that are largest or, given a text that the model shall read
+     * first (the source is a .cmf with a tokenizer), largest times what their column meets. */
+    double outliers;
+    const char *calibrate; /* [calibrate_n] bytes of UTF-8; NULL = none */
+    size_t calibrate_n;
     /* Cut into files of at most so many bytes, "OUT-00001-of-00003.cmf" and so on for a target
      * "OUT.cmf"; a tensor that is larger has a shard of its own. 0 = one file. */
     uint64_t shard_max_bytes;

@@ -8,6 +8,7 @@
 #include "caisson.h"
 
 #include "base/log.h"
+#include "engine/calibrate.h"
 #include "engine/dynamic.h"
 #include "engine/session.h"
 #include "format/cmf/cmf.h"
@@ -46,6 +47,12 @@ struct caisson_session {
 /* Copies the caller's options into *ret (known bytes): NULL gives zeros, an older and shorter
  * struct is filled up with zeros, a newer one must have zeros where we know nothing. */
 caisson_status csn_api_options(const void *given, size_t known, void *ret, caisson_error *err);
+
+/* What a text makes the weights read, without a mask or skill, in f32 arithmetic. The names in *ret
+ * are the model's memory. */
+caisson_status csn_api_calibrate(caisson_model *model, const char *text, size_t n,
+                                 uint32_t n_threads, const csn_progress *progress,
+                                 csn_calibration *ret, caisson_error *err);
 
 caisson_status csn_api_bad_arg(caisson_error *err, const char *what);
 

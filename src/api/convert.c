@@ -91,13 +91,15 @@ caisson_status caisson_convert(const char *source, const char *target,
     CSN_API_NEED(o.n_rules <= UINT32_MAX, err, "too many rules");
     CSN_API_NEED(o.mean_bits == 0 || (o.mean_bits >= 3 && o.mean_bits <= 8), err,
                  "mean_bits must be 0 or within 3 and 8");
+    CSN_API_NEED(o.outliers <= 0.25, err, "outliers must be 0.25 at most");
     bridge b = {&o};
     csn_progress progress = {on_progress, &b};
     csn_log log = {o.on_log != NULL ? on_log : NULL, &b, CSN_LOG_INFO};
     csn_convert_options co = {
         .n_rules = (uint32_t)o.n_rules,
         .encode = {.encoder = o.reference_encoder ? CSN_ENCODER_REFERENCE : CSN_ENCODER_SEARCH,
-                   .mean_bits = (float)o.mean_bits},
+                   .mean_bits = (float)o.mean_bits,
+                   .keep = (float)o.outliers},
         .n_threads = o.n_threads,
         .overwrite = o.overwrite,
         .shard_max_bytes = o.shard_max_bytes,
@@ -111,14 +113,28 @@ caisson_status caisson_convert(const char *source, const char *target,
     }
     csn_arena arena = {0};
     csn_convert_rule *rules;
+    caisson_model *model = NULL; /* the names of the calibration are its own */
+    csn_calibration calibration = {0};
     caisson_status status = make_rules(&o, &arena, &rules, err);
+    if (status == CAISSON_OK && o.calibrate != NULL) {
+        const caisson_open_options oo = {
+            .struct_size = sizeof(oo), .guard_mappings = true, .no_chat = true};
+        status = caisson_model_open(source, &oo, &model, err);
+        if (status == CAISSON_OK) {
+            status = csn_api_calibrate(model, o.calibrate, o.calibrate_n, o.n_threads, &progress,
+                                       &calibration, err);
+        }
+        co.calibration = &calibration;
+    }
     if (status == CAISSON_OK) {
         co.rules = rules;
         status = csn_convert(csn_fs_os(), source, target, &co, err);
-        if (status != CAISSON_OK) {
-            csn_error_file(err, source);
-        }
     }
+    if (status != CAISSON_OK) {
+        csn_error_file(err, source);
+    }
+    csn_calibration_done(&calibration);
+    caisson_model_close(model);
     csn_arena_done(&arena);
     return status;
 }

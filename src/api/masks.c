@@ -9,8 +9,6 @@
 #include "caisson/limits.h"
 #include "engine/prune.h"
 
-enum { CALIBRATION_CTX = 512 };
-
 /* The masks of a file with room for one more, and the file claimed for writing. */
 typedef struct edit {
     csn_cmf_append *append;
@@ -69,7 +67,6 @@ typedef struct maker {
     const char *path, *name;
     caisson_mask_options o;
     caisson_model *model;
-    caisson_session *session;
     csn_calibration calibration;
 } maker;
 
@@ -89,25 +86,6 @@ static caisson_status refuse_taken(const maker *m, const csn_cmf_masks *masks, c
                         .what = "the file has a mask of this name");
     }
     return CAISSON_OK;
-}
-
-static caisson_status calibrate(maker *m, caisson_error *err) {
-    caisson_ids ids = {0};
-    csn_progress progress = {m->o.on_progress, m->o.ctx};
-    uint32_t trained = caisson_model_n_ctx_train(m->model);
-    caisson_session_options so = {
-        .struct_size = sizeof(so),
-        .n_ctx = trained != 0 && trained < CALIBRATION_CTX ? trained : CALIBRATION_CTX,
-        .n_threads = m->o.n_threads,
-        .compute = CAISSON_COMPUTE_F32,
-        .task = ""};
-    CSN_TRY(caisson_session_new(m->model, &so, &m->session, err));
-    CSN_TRY(caisson_model_tokenize(m->model, m->o.text, m->o.text_n, 0, &ids, err));
-    caisson_status status =
-        csn_calibrate(m->session->session, ids.id, ids.n, caisson_model_bos(m->model), &progress,
-                      &m->calibration, err);
-    caisson_ids_free(&ids);
-    return status;
 }
 
 /* Between the calibration and the claim another writer may have been at work. */
@@ -158,7 +136,9 @@ static caisson_status make(maker *m, float *ret_sparsity, caisson_error *err) {
     caisson_open_options oo = {.struct_size = sizeof(oo), .guard_mappings = true, .no_chat = true};
     CSN_TRY(caisson_model_open(m->path, &oo, &m->model, err));
     CSN_TRY(refuse_taken(m, &m->model->cmf->masks, err));
-    CSN_TRY(calibrate(m, err));
+    csn_progress progress = {m->o.on_progress, m->o.ctx};
+    CSN_TRY(csn_api_calibrate(m->model, m->o.text, m->o.text_n, m->o.n_threads, &progress,
+                              &m->calibration, err));
     edit e;
     CSN_TRY(edit_begin(m->path, &e, err));
     caisson_status status = check_same(m, e.cmf, err);
@@ -183,7 +163,6 @@ caisson_status caisson_mask_make(const char *path, const char *name,
     CSN_API_NEED(m.o.text != NULL && m.o.text_n > 0, err, "a mask needs a text to be made from");
     caisson_status status = make(&m, ret_sparsity, err);
     csn_calibration_done(&m.calibration);
-    caisson_session_free(m.session);
     caisson_model_close(m.model);
     if (status != CAISSON_OK) {
         csn_error_file(err, path);

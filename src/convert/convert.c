@@ -20,7 +20,6 @@ typedef struct job {
     csn_fs *fs;
     const char *target;
     const csn_convert_options *o;
-    const csn_dtype *quant;
     csn_source *source;
     csn_convert_plan plan;
     csn_arena arena;
@@ -42,6 +41,9 @@ static caisson_status tell(void *ctx, uint64_t n_bytes, caisson_error *err) {
 static caisson_status hash_files(job *j) {
     csn_source *s = j->source;
     uint64_t n_all = 0, n_done = 0;
+    if (s->cmf != NULL) {
+        return CAISSON_OK; /* its envelopes and directories say it */
+    }
     CSN_TRY(CSN_ARENA_NEW(&j->arena, s->n_files, &j->files, j->err));
     for (uint32_t i = 0; i < s->n_files; i++) {
         CSN_TRY(csn_file_size(s->files[i], &j->files[i].nbytes, j->err));
@@ -74,8 +76,20 @@ static caisson_status make_fingerprint(job *j) {
                            (int)j->o->encode.encoder, (double)j->o->encode.mean_bits,
                            (double)j->o->encode.keep, csn_hash64(j->header.ptr, j->header.len)));
     for (uint32_t i = 0; i < j->source->n_files; i++) {
-        CSN_TRY(csn_buf_printf(f, j->err, " %" PRIu64 ":%016" PRIx64, j->files[i].nbytes,
-                               j->files[i].hash));
+        if (j->source->cmf != NULL) {
+            const csn_cmf_envelope *e = &csn_cmf_file_of(j->source->cmf, i)->envelope;
+            CSN_TRY(csn_buf_printf(f, j->err, " %016" PRIx64 ":%016" PRIx64 ":%" PRIu64,
+                                   e->header_hash, e->dir_hash, e->file_bytes));
+        } else {
+            CSN_TRY(csn_buf_printf(f, j->err, " %" PRIu64 ":%016" PRIx64, j->files[i].nbytes,
+                                   j->files[i].hash));
+        }
+    }
+    const csn_calibration *c = j->o->calibration;
+    for (uint32_t i = 0; c != NULL && i < c->n; i++) {
+        size_t n_bytes = (size_t)c->weights[i].cols * sizeof(double);
+        CSN_TRY(csn_buf_printf(f, j->err, " %016" PRIx64,
+                               csn_hash64(c->weights[i].sum_squares, n_bytes)));
     }
     return CAISSON_OK;
 }
@@ -84,14 +98,18 @@ static caisson_status make_writer(job *j, csn_cmf_set **ret, uint32_t *ret_n_don
     csn_cmf_plan_tensor *t;
     csn_cmf_plan plan = {.n = j->plan.n,
                          .head_bytes = j->header.len + 512,
-                         .vocab_bytes = j->source->tokenizer.len,
+                         .vocab_bytes = j->source->tokenizer.len + j->source->masks.len,
                          .sync_bytes = j->o->sync_bytes};
     CSN_TRY(CSN_NEW(j->plan.n, &t, j->err));
     caisson_status status = CAISSON_OK;
     for (uint32_t i = 0; i < j->plan.n && status == CAISSON_OK; i++) {
         const csn_convert_item *item = &j->plan.items[i];
         t[i] = (csn_cmf_plan_tensor){.name = item->name, .dtype = item->to, .shape = item->shape};
-        status = csn_encoded_nbytes(item->to, &item->shape, &j->o->encode, &t[i].nbytes, j->err);
+        t[i].nbytes = item->source->nbytes;
+        if (!item->is_copied) {
+            status =
+                csn_encoded_nbytes(item->to, &item->shape, &j->o->encode, &t[i].nbytes, j->err);
+        }
     }
     plan.tensors = t;
     plan.fingerprint = csn_buf_view(&j->fingerprint);
@@ -120,6 +138,21 @@ static bool is_plain_f32(const csn_dtype *d) {
     return one.first == 1 && d == csn_dtype_by_name(CSN_STR("f32"));
 }
 
+/* *ret: [cols] of the calibration, which the caller frees; NULL: it knows nothing of the tensor. */
+static caisson_status find_columns(job *j, const csn_convert_item *item, float **ret) {
+    *ret = NULL;
+    if (j->o->calibration == NULL) {
+        return CAISSON_OK;
+    }
+    const csn_columns *c = csn_calibration_find(j->o->calibration, item->name);
+    if (c == NULL || item->shape.n_dims != 2 || c->cols != item->shape.dim[1]) {
+        return CAISSON_OK;
+    }
+    CSN_TRY(CSN_NEW((size_t)c->cols, ret, j->err));
+    csn_columns_rms(c, *ret);
+    return CAISSON_OK;
+}
+
 /* Encodes x: *ret is in `out`, or x itself where that is the same. CAISSON_E_BOUNDS: f16 cannot
  * hold it. */
 static caisson_status encode(job *j, const csn_convert_item *item, const float *x, uint64_t n,
@@ -128,9 +161,13 @@ static caisson_status encode(job *j, const csn_convert_item *item, const float *
         *ret = csn_str_make((const char *)x, (size_t)n * sizeof(float));
         return CAISSON_OK;
     }
+    csn_encode_options o = j->o->encode;
+    float *col_rms = NULL;
+    CSN_TRY(find_columns(j, item, &col_rms));
+    o.col_rms = col_rms;
     caisson_error e; /* to be kept as f32 is no failure: j->err is left alone */
-    caisson_status status =
-        csn_tensor_encode(item->to, &item->shape, x, &j->o->encode, j->pool, out, &e);
+    caisson_status status = csn_tensor_encode(item->to, &item->shape, x, &o, j->pool, out, &e);
+    csn_free(col_rms);
     if (status != CAISSON_OK && status != CAISSON_E_BOUNDS) {
         *j->err = e;
     }
@@ -160,8 +197,15 @@ static void keep_f32(job *j, csn_convert_item *item) {
     item->to = csn_dtype_by_name(CSN_STR("f32"));
 }
 
-static caisson_status convert_tensor(job *j, csn_cmf_set *w, uint32_t i) {
-    csn_convert_item *item = &j->plan.items[i];
+static caisson_status copy_tensor(job *j, csn_cmf_set *w, csn_convert_item *item) {
+    const csn_tensor_watch watch = {tell, j};
+    CSN_TRY(csn_tensor_read_payload(j->source, item->source, &watch, &j->piece, j->err));
+    CSN_TRY(csn_cmf_set_tensor(w, csn_buf_view(&j->piece).ptr, j->piece.len, j->err));
+    report(j, item, j->piece.len, 0);
+    return CAISSON_OK;
+}
+
+static caisson_status convert_tensor(job *j, csn_cmf_set *w, csn_convert_item *item) {
     csn_tensor_watch watch = {tell, j};
     uint64_t n = 0, f32_bytes;
     void *x = NULL;
@@ -195,8 +239,6 @@ static caisson_status convert_tensor(job *j, csn_cmf_set *w, uint32_t i) {
     }
     if (status == CAISSON_OK) {
         report(j, item, bytes.len, error);
-    } else if (status != CAISSON_E_CANCELLED) {
-        csn_error_tensor(j->err, item->name);
     }
     csn_buf_free(&encoded);
     csn_free_aligned(x);
@@ -212,8 +254,10 @@ static void begin_progress(job *j, csn_cmf_set *w, uint32_t n_done) {
     j->n_total = 0;
     for (uint32_t i = 0; i < j->plan.n; i++) {
         csn_convert_item *item = &j->plan.items[i];
-        uint64_t rows = csn_convert_source_rows(item->source);
-        uint64_t n_bytes = item->source->nbytes / rows * item->shape.dim[0];
+        uint64_t n_bytes = item->source->nbytes;
+        if (j->source->cmf == NULL) { /* it may be a part of the source's */
+            n_bytes = n_bytes / csn_convert_source_rows(item->source) * item->shape.dim[0];
+        }
         j->n_total += n_bytes;
         j->n_done += i < n_done ? n_bytes : 0;
         if (csn_cmf_set_dtype(w, i) != item->to) {
@@ -240,13 +284,17 @@ static caisson_status run(job *j) {
     }
     begin_progress(j, w, n_done);
     for (uint32_t i = n_done; i < j->plan.n && status == CAISSON_OK; i++) {
-        status = convert_tensor(j, w, i);
+        csn_convert_item *item = &j->plan.items[i];
+        status = item->is_copied ? copy_tensor(j, w, item) : convert_tensor(j, w, item);
+        if (status != CAISSON_OK && status != CAISSON_E_CANCELLED) {
+            csn_error_tensor(j->err, item->name);
+        }
     }
     if (status == CAISSON_OK) {
         status = check_target(j, w); /* another conversion may have made it meanwhile */
     }
     if (status == CAISSON_OK) {
-        status = csn_cmf_set_finish(w, csn_buf_view(&j->header), (csn_str){0},
+        status = csn_cmf_set_finish(w, csn_buf_view(&j->header), csn_buf_view(&j->source->masks),
                                     csn_buf_view(&j->source->tokenizer), j->err);
     }
     csn_cmf_set_close(w, false);
@@ -306,13 +354,13 @@ static caisson_status run_all(job *j, const char *source) {
     }
     CSN_TRY(csn_source_open(j->fs, source, j->o->log, &j->source, j->err));
     CSN_TRY(csn_convert_plan_make(j->source, j->o->log, &j->arena, &j->plan, j->err));
-    CSN_TRY(
-        csn_convert_plan_dtypes(&j->plan, j->o, j->err)); /* a bad rule is told before any work */
+    CSN_TRY(csn_convert_plan_dtypes(j->source, &j->plan, j->o,
+                                    j->err)); /* a bad rule is told before any work */
     CSN_TRY(check_text(j));
     CSN_TRY(csn_pool_new(j->o->n_threads, &j->pool, j->err));
     CSN_TRY(hash_files(j));
-    CSN_TRY(
-        csn_convert_header(j->source, j->quant, j->files, j->source->n_files, &j->header, j->err));
+    CSN_TRY(csn_convert_header(j->source, j->o->quant, j->files, j->source->n_files, &j->header,
+                               j->err));
     CSN_TRY(check_header(j));
     return run(j);
 }
@@ -321,7 +369,6 @@ caisson_status csn_convert(csn_fs *fs, const char *source, const char *target,
                            const csn_convert_options *options, caisson_error *err) {
     static const csn_convert_options none = {0};
     job j = {.fs = fs, .target = target, .o = options != NULL ? options : &none, .err = err};
-    j.quant = j.o->quant != NULL ? j.o->quant : csn_dtype_by_name(CSN_STR("q8_row"));
     j.header = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
     j.piece = CSN_BUF_INIT(SIZE_MAX / 2);
     j.fingerprint = CSN_BUF_INIT(1 << 20);

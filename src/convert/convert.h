@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Source -> plan -> sink: a GGUF file or a Hugging Face directory becomes a .cmf.
+/* Source -> plan -> sink: a GGUF file or a Hugging Face directory becomes a .cmf, or a .cmf another
+ * one with other types. Of a .cmf everything is kept but the sparse index, which nobody reads.
  *
  * The source is recognised by content. A family row (families.c) turns its metadata into `arch` and
  * its tensor names into canonical ones; a key that changes the arithmetic and is not understood is
@@ -11,6 +12,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "engine/calibrate.h"
 #include "quant/dtype.h"
 
 typedef struct csn_convert_rule { /* --tensor PATTERN=TYPE; '*' and '?' as in a shell */
@@ -29,15 +31,16 @@ typedef struct csn_convert_report { /* one tensor written */
 } csn_convert_report;
 
 typedef struct csn_convert_options {
-    const csn_dtype *quant;        /* NULL = q8_row */
+    const csn_dtype *quant;        /* NULL = q8_row; of a .cmf: every tensor as it is */
     const csn_convert_rule *rules; /* [n_rules], the first match wins */
     uint32_t n_rules;
-    csn_encode_options encode;    /* row_bits and col_rms: NULL */
-    unsigned n_threads;           /* 0 = all */
-    bool overwrite;               /* replace an existing target; else CAISSON_E_EXISTS */
-    uint64_t shard_max_bytes;     /* of a file; 0 = one file */
-    uint64_t sync_bytes;          /* payload bytes that a kill may cost; 0 = 64 MiB */
-    const csn_progress *progress; /* bytes of source read */
+    csn_encode_options encode;          /* row_bits and col_rms: NULL */
+    const csn_calibration *calibration; /* what q1s and q1t weigh columns with; NULL = all alike */
+    unsigned n_threads;                 /* 0 = all */
+    bool overwrite;                     /* replace an existing target; else CAISSON_E_EXISTS */
+    uint64_t shard_max_bytes;           /* of a file; 0 = one file */
+    uint64_t sync_bytes;                /* payload bytes that a kill may cost; 0 = 64 MiB */
+    const csn_progress *progress;       /* bytes of source read */
     const csn_log *log;
     void (*on_tensor)(void *ctx, const csn_convert_report *report); /* or NULL */
     void *ctx;

@@ -87,9 +87,31 @@ static void write_chat(csn_jw *w, const csn_source *s) {
     csn_jw_object_end(w);
 }
 
+/* A model in one file again: it is no shard. */
+static caisson_status rewrite(const csn_cmf *c, const csn_dtype *quant, csn_buf *out,
+                              caisson_error *err) {
+    csn_buf value = CSN_BUF_INIT(64);
+    csn_cmf_header_edit edits[] = {
+        {.key = "shard"}, {.key = CSN_CMF_SHARD_SET}, {.key = "quant_type"}};
+    size_t n = quant != NULL ? 3 : 2;
+    caisson_status status =
+        quant != NULL ? csn_buf_printf(&value, err, "\"%s\"", label(quant).ptr) : CAISSON_OK;
+    if (status == CAISSON_OK) {
+        edits[2].json = csn_buf_view(&value);
+        csn_jw w = csn_jw_begin(out, err);
+        csn_cmf_header_edit_write(c, edits, n, &w);
+        status = csn_jw_end(&w);
+    }
+    csn_buf_free(&value);
+    return status;
+}
+
 caisson_status csn_convert_header(const csn_source *s, const csn_dtype *quant,
                                   const csn_source_file *files, uint32_t n_files, csn_buf *out,
                                   caisson_error *err) {
+    if (s->cmf != NULL) {
+        return rewrite(s->cmf, quant, out, err);
+    }
     csn_jw w = csn_jw_begin(out, err);
     csn_jw_object(&w);
     csn_jw_key(&w, CSN_STR("format"));
@@ -99,7 +121,7 @@ caisson_status csn_convert_header(const csn_source *s, const csn_dtype *quant,
     csn_jw_key(&w, CSN_STR("arch"));
     csn_arch_write(&s->arch, &w);
     csn_jw_key(&w, CSN_STR("quant_type"));
-    csn_jw_str(&w, label(quant));
+    csn_jw_str(&w, label(quant != NULL ? quant : csn_dtype_by_name(CSN_STR("q8_row"))));
     write_provenance(&w, s, files, n_files);
     write_chat(&w, s);
     csn_jw_object_end(&w);

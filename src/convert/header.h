@@ -11,7 +11,8 @@ typedef struct csn_source_file {
     uint64_t hash; /* hash64 of the whole file */
 } csn_source_file;
 
-/* out: an empty buffer. The label of quant_type is the quantisation asked for. */
+/* out: an empty buffer. The label of quant_type is the quantisation asked for. A .cmf keeps its
+ * header, unknown keys too; quant NULL: its label as well. */
 caisson_status csn_convert_header(const csn_source *s, const csn_dtype *quant,
                                   const csn_source_file *files, uint32_t n_files, csn_buf *out,
                                   caisson_error *err);

@@ -294,6 +294,9 @@ static uint64_t most_items(const csn_source *s) {
 caisson_status csn_convert_plan_make(const csn_source *s, const csn_log *log, csn_arena *arena,
                                      csn_convert_plan *ret, caisson_error *err) {
     csn_convert_plan plan = {0};
+    if (s->cmf != NULL) {
+        return csn_convert_plan_cmf(s, arena, ret, err);
+    }
     planner p = {.s = s, .arena = arena, .plan = &plan, .prefix = "", .err = err};
     const csn_name_table *const *tables = s->family->tables;
     (void)log;
@@ -350,6 +353,15 @@ static caisson_status need_encoder(const csn_dtype *d, csn_str name, caisson_err
     return CAISSON_OK;
 }
 
+static caisson_status need_decoder(const csn_convert_item *item, caisson_error *err) {
+    if (item->source->dtype->decode == NULL) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .tensor = item->name,
+                        .what = "dtype cannot be decoded by this build",
+                        .got = csn_str_from(item->source->dtype->name));
+    }
+    return CAISSON_OK;
+}
+
 static const csn_dtype *dtype(const char *name) {
     return csn_dtype_by_name(csn_str_from(name));
 }
@@ -371,22 +383,47 @@ static bool stays_f16(csn_str name) {
            csn_str_ends(name, CSN_STR("shared_expert_gate.weight"));
 }
 
-static const csn_dtype *pick(const csn_convert_item *item, const csn_dtype *quant) {
+/* small: the dtype of what is no weight matrix. */
+static const csn_dtype *pick(const csn_convert_item *item, const csn_dtype *quant,
+                             const csn_dtype *small) {
     uint64_t n = 0;
     if (quant->is_float) {
         return quant; /* f32, f16, bf16: everything, norms too */
     }
     (void)csn_shape_count(&item->shape, &n);
     if (item->shape.n_dims != 2 || n < 32 || stays_f16(item->name)) {
-        return dtype("f16");
+        return small;
     }
     return fits(quant, &item->shape) ? quant : dtype("q8_2f");
 }
 
-caisson_status csn_convert_plan_dtypes(csn_convert_plan *plan, const csn_convert_options *o,
-                                       caisson_error *err) {
-    const csn_dtype *quant = o->quant != NULL ? o->quant : dtype("q8_row");
-    CSN_TRY(need_encoder(quant, (csn_str){0}, err));
+/* Without a rule. What a .cmf has and nobody can decode, or nothing of it, stays. */
+static const csn_dtype *pick_any(const csn_source *s, const csn_convert_item *item,
+                                 const csn_dtype *quant) {
+    const csn_dtype *from = item->source->dtype;
+    if (s->cmf == NULL) {
+        return pick(item, quant != NULL ? quant : dtype("q8_row"), dtype("f16"));
+    }
+    bool stays = quant == NULL || from->decode == NULL || item->source->nbytes == 0;
+    return stays ? from : pick(item, quant, from);
+}
+
+/* Encoding what has this dtype already could only lose; unless other widths are asked for. */
+static bool is_copied(const csn_source *s, const csn_convert_item *item,
+                      const csn_convert_options *o) {
+    csn_str name = csn_str_from(item->to->name);
+    bool is_told = csn_str_starts(name, CSN_STR("vbit"))
+                       ? o->encode.mean_bits != 0
+                       : (csn_str_is(name, "q1s") || csn_str_is(name, "q1t")) &&
+                             (o->encode.keep != 0 || o->calibration != NULL);
+    return s->cmf != NULL && item->to == item->source->dtype && !is_told;
+}
+
+caisson_status csn_convert_plan_dtypes(const csn_source *s, csn_convert_plan *plan,
+                                       const csn_convert_options *o, caisson_error *err) {
+    if (o->quant != NULL) {
+        CSN_TRY(need_encoder(o->quant, (csn_str){0}, err));
+    }
     for (uint32_t i = 0; i < plan->n; i++) {
         csn_convert_item *item = &plan->items[i];
         const csn_dtype *rule = NULL;
@@ -397,6 +434,7 @@ caisson_status csn_convert_plan_dtypes(csn_convert_plan *plan, const csn_convert
         }
         if (rule != NULL) {
             CSN_TRY(need_encoder(rule, item->name, err));
+            CSN_TRY(need_decoder(item, err));
             if (!rule->is_float && (item->shape.n_dims != 2 || !fits(rule, &item->shape))) {
                 char text[96];
                 return CSN_FAIL(
@@ -406,7 +444,8 @@ caisson_status csn_convert_plan_dtypes(csn_convert_plan *plan, const csn_convert
                               csn_str_from(csn_shape_text(&item->shape, text, sizeof(text)))));
             }
         }
-        item->to = rule != NULL ? rule : pick(item, quant);
+        item->to = rule != NULL ? rule : pick_any(s, item, o->quant);
+        item->is_copied = is_copied(s, item, o);
     }
     return CAISSON_OK;
 }

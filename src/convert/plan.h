@@ -16,7 +16,8 @@ typedef struct csn_convert_item {
     uint32_t permute;        /* head_dim when rows lie interleaved (GGUF llama), else 0 */
     float add;               /* -1 where the source stores 1 + w */
     const csn_dtype *to;
-    bool kept_f32; /* a value that f16 cannot hold: `to` is f32 against the rules */
+    bool is_copied; /* byte for byte: the source has this dtype already */
+    bool kept_f32;  /* a value that f16 cannot hold: `to` is f32 against the rules */
 } csn_convert_item;
 
 typedef struct csn_convert_plan {
@@ -28,9 +29,14 @@ typedef struct csn_convert_plan {
  * arch; CAISSON_E_UNSUPPORTED: a tensor that nobody asked for, or a dtype that we cannot decode. */
 caisson_status csn_convert_plan_make(const csn_source *s, const csn_log *log, csn_arena *arena,
                                      csn_convert_plan *ret, caisson_error *err);
-/* Sets items[].to. A rule is taken at its word: what its dtype cannot hold is an error. */
-caisson_status csn_convert_plan_dtypes(csn_convert_plan *plan, const csn_convert_options *o,
-                                       caisson_error *err);
+/* The same of a .cmf: every tensor under its name, in its order. */
+caisson_status csn_convert_plan_cmf(const csn_source *s, csn_arena *arena, csn_convert_plan *ret,
+                                    caisson_error *err);
+/* Sets items[].to and is_copied. Tensors of a .cmf that no rule names and that are no matrices stay
+ * as they are, all of them when o->quant is NULL. A rule is taken at its word: what its dtype
+ * cannot hold is an error. */
+caisson_status csn_convert_plan_dtypes(const csn_source *s, csn_convert_plan *plan,
+                                       const csn_convert_options *o, caisson_error *err);
 /* Rows of the source, a stack of matrices counted as one above the other. */
 static inline uint64_t csn_convert_source_rows(const csn_tensor *source) {
     const csn_shape *s = &source->shape;

@@ -49,14 +49,15 @@ static caisson_status open_file(csn_source *s, csn_fs *fs, const char *path, con
         return csn_source_read_gguf(s, fs, path, log, err);
     }
     if (memcmp(head, "CMF\x01", 4) == 0) {
-        return CSN_FAIL(err, CAISSON_E_ARG, .file = path, .what = "is a .cmf already");
+        return csn_source_read_cmf(s, fs, path, err);
     }
     csn_str p = csn_str_from(path);
     bool is_weights = head[8] == '{' && csn_str_ends(p, CSN_STR(".safetensors"));
     bool is_config = head[0] == '{' && csn_str_ends(p, CSN_STR("config.json"));
     if (!is_weights && !is_config) {
         return CSN_FAIL(err, CAISSON_E_MAGIC, .file = path,
-                        .what = "neither a GGUF file nor part of a Hugging Face directory");
+                        .what =
+                            "neither a GGUF nor a .cmf file nor part of a Hugging Face directory");
     }
     csn_buf dir = CSN_BUF_INIT(1 << 16);
     const char *slash = strrchr(path, '/');
@@ -94,7 +95,9 @@ void csn_source_close(csn_source *s) {
     }
     csn_gguf_close(s->gguf);
     csn_safetensors_close(s->weights);
+    csn_cmf_close(s->cmf);
     csn_buf_free(&s->tokenizer);
+    csn_buf_free(&s->masks);
     csn_json_free(s->config);
     csn_arena_done(&s->arena);
     csn_free(s);

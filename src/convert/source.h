@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model as somebody else stored it: a GGUF file (or its parts), or a Hugging Face directory.
- * After open, everything but the weights is understood: arch, tokenizer.json, chat bundle. */
+/* A model as somebody stored it: a GGUF file (or its parts), a Hugging Face directory, or a .cmf
+ * (or its shards). After open, everything but the weights is understood: arch, tokenizer.json, chat
+ * bundle. */
 #ifndef CSN_CONVERT_SOURCE_H
 #define CSN_CONVERT_SOURCE_H
 
@@ -11,15 +12,17 @@
 #include "format/safetensors/safetensors.h"
 
 typedef struct csn_source {
-    csn_gguf *gguf; /* one of the two */
+    csn_gguf *gguf; /* one of the three */
     csn_safetensors *weights;
-    const csn_directory *dir; /* of either */
-    csn_file **files;         /* [n_files] of either */
+    csn_cmf *cmf;             /* family, name, eos_token_ids, config: empty */
+    const csn_directory *dir; /* of whichever */
+    csn_file **files;         /* [n_files] of whichever */
     uint32_t n_files;
     const csn_family *family;
     csn_arch arch;
     csn_str name;           /* what to call the model; may be empty */
     csn_buf tokenizer;      /* tokenizer.json; empty = the source has none */
+    csn_buf masks;          /* .cmf: the masks section; empty = none */
     csn_str chat_template;  /* empty = none */
     int32_t *eos_token_ids; /* [n_eos] */
     uint32_t n_eos;
@@ -31,8 +34,8 @@ typedef struct csn_source {
     csn_arena arena;
 } csn_source;
 
-/* Recognised by content: "GGUF" in a file; a directory with config.json; a .safetensors file (its
- * directory is taken). CAISSON_E_MAGIC if it is none of them. */
+/* Recognised by content: "GGUF" or "CMF" in a file; a directory with config.json; a .safetensors
+ * file (its directory is taken). CAISSON_E_MAGIC if it is none of them. */
 caisson_status csn_source_open(csn_fs *fs, const char *path, const csn_log *log, csn_source **ret,
                                caisson_error *err);
 void csn_source_close(csn_source *s); /* NULL is fine */
@@ -40,10 +43,11 @@ void csn_source_close(csn_source *s); /* NULL is fine */
 /* Adds an id once; -1 is ignored. */
 caisson_status csn_source_add_eos(csn_source *s, int64_t id, caisson_error *err);
 
-/* The two kinds (source_gguf.c, source_hf.c): fill an empty source. */
+/* The three kinds (source_gguf.c, source_hf.c, source_cmf.c): fill an empty source. */
 caisson_status csn_source_read_gguf(csn_source *s, csn_fs *fs, const char *path, const csn_log *log,
                                     caisson_error *err);
 caisson_status csn_source_read_hf(csn_source *s, csn_fs *fs, const char *dir, const csn_log *log,
                                   caisson_error *err);
+caisson_status csn_source_read_cmf(csn_source *s, csn_fs *fs, const char *path, caisson_error *err);
 
 #endif

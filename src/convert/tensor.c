@@ -104,6 +104,15 @@ static void source_grid(const csn_convert_item *item, uint64_t *rows, uint64_t *
     }
 }
 
+static caisson_status fail_if_bad(piece *p, const csn_tensor *t, caisson_error *err) {
+    if (atomic_load(&p->bad) != 0) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .section = "data", .tensor = t->name,
+                        .what = "a weight is not a finite number (element given)",
+                        .has_numbers = true, .got_u = atomic_load(&p->bad) - 1);
+    }
+    return CAISSON_OK;
+}
+
 static caisson_status read_pieces(const csn_source *s, const csn_convert_item *item, csn_pool *pool,
                                   csn_buf *buf, const csn_tensor_watch *watch, piece *p,
                                   caisson_error *err) {
@@ -134,14 +143,38 @@ static caisson_status read_pieces(const csn_source *s, const csn_convert_item *i
         p->n_rows = n;
         p->scale_row0 = item->row0 + r;
         csn_pool_run(pool, decode_rows, p);
-        if (atomic_load(&p->bad) != 0) {
-            return CSN_FAIL(err, CAISSON_E_PARSE, .section = "data", .tensor = t->name,
-                            .what = "a weight is not a finite number (element given)",
-                            .has_numbers = true, .got_u = atomic_load(&p->bad) - 1);
-        }
+        CSN_TRY(fail_if_bad(p, t, err));
         CSN_TRY(watch->fn(watch->ctx, bytes, err));
     }
     return CAISSON_OK;
+}
+
+caisson_status csn_tensor_read_payload(const csn_source *s, const csn_tensor *t,
+                                       const csn_tensor_watch *watch, csn_buf *ret,
+                                       caisson_error *err) {
+    ret->len = 0;
+    if (t->nbytes > ret->max) {
+        return CSN_FAIL(err, CAISSON_E_LIMIT, .tensor = t->name, .what = "tensor is too large");
+    }
+    CSN_TRY(csn_buf_reserve(ret, (size_t)t->nbytes, err));
+    ret->len = (size_t)t->nbytes;
+    if (ret->len > 0) {
+        CSN_TRY(csn_file_read_at(s->files[t->i_file], t->offset, ret->ptr, ret->len, err));
+    }
+    uint32_t i = (uint32_t)(t - s->dir->tensors);
+    CSN_TRY(csn_cmf_check_tensor(s->cmf, i, csn_buf_view(ret).ptr, err));
+    return watch->fn(watch->ctx, t->nbytes, err);
+}
+
+static caisson_status read_whole_f32(const csn_source *s, const csn_tensor *t, csn_pool *pool,
+                                     csn_buf *buf, const csn_tensor_watch *watch, piece *p,
+                                     caisson_error *err) {
+    CSN_TRY(csn_tensor_read_payload(s, t, watch, buf, err));
+    p->m = csn_matrix_make(t->dtype, &t->shape, csn_buf_view(buf).ptr, buf->len);
+    p->n_rows = p->m.rows;
+    p->cols = p->m.cols;
+    csn_pool_run(pool, decode_rows, p);
+    return fail_if_bad(p, t, err);
 }
 
 caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *item,
@@ -149,6 +182,9 @@ caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *
                                    float *out, caisson_error *err) {
     piece p = {.permute = item->permute, .add = item->add, .out = out};
     float *scales = NULL;
+    if (s->cmf != NULL) {
+        return read_whole_f32(s, item->source, pool, buf, watch, &p, err);
+    }
     if (item->scale != NULL) {
         CSN_TRY(read_whole(s, item->scale, &scales, err));
         p.scales = scales;

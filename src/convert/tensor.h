@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One tensor of a plan as f32: read in pieces, decoded, rows turned into our order, block scales
- * and offsets applied. */
+ * and offsets applied. Those of a .cmf, whose scales lie apart from their codes, are read whole. */
 #ifndef CSN_CONVERT_TENSOR_H
 #define CSN_CONVERT_TENSOR_H
 
@@ -12,7 +12,8 @@ typedef struct csn_tensor_watch {
     void *ctx;
 } csn_tensor_watch;
 
-/* out: [count of item->shape]. `piece`: scratch that grows to CSN_PIECE_BYTES. A value that is not
+/* out: [count of item->shape]. `piece`: scratch that grows to CSN_PIECE_BYTES (of a .cmf,
+ * to the size of its largest tensor). A value that is not
  * finite is refused with its index (CAISSON_E_PARSE). */
 enum { CSN_PIECE_BYTES = 8 << 20 };
 caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *item,
@@ -22,6 +23,11 @@ caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *
 caisson_status csn_tensor_encode(const csn_dtype *to, const csn_shape *shape, const float *x,
                                  const csn_encode_options *options, csn_pool *pool, csn_buf *out,
                                  caisson_error *err);
+/* The payload of a .cmf's tensor, in place of what `ret` held. CAISSON_E_HASH when it is damaged.
+ */
+caisson_status csn_tensor_read_payload(const csn_source *s, const csn_tensor *t,
+                                       const csn_tensor_watch *watch, csn_buf *ret,
+                                       caisson_error *err);
 /* ||decoded - x|| / ||x|| of an encoded tensor; the same bits for any number of threads. */
 caisson_status csn_tensor_error(const csn_convert_item *item, csn_str bytes, const float *x,
                                 uint64_t n, csn_pool *pool, double *ret, caisson_error *err);

@@ -360,7 +360,7 @@ static void refuses_what_is_no_model(void **state) {
     memory_fs_put(&fs, "e/x", "", 0);
     ASSERT_STATUS(csn_convert(&fs.base, "text", "o", NULL, &err), CAISSON_E_MAGIC);
     ASSERT_STATUS(csn_convert(&fs.base, "empty", "o", NULL, &err), CAISSON_E_MAGIC);
-    ASSERT_STATUS(csn_convert(&fs.base, "m.cmf", "o", NULL, &err), CAISSON_E_ARG);
+    ASSERT_STATUS(csn_convert(&fs.base, "m.cmf", "o", NULL, &err), CAISSON_E_BOUNDS);
     ASSERT_STATUS(csn_convert(&fs.base, "e", "o", NULL, &err), CAISSON_E_MAGIC);
     ASSERT_STATUS(csn_convert(&fs.base, "absent", "o", NULL, &err), CAISSON_E_IO);
     memory_fs_done(&fs);

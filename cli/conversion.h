@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What convert and quantize share: options, the run with its progress bar, the summary. */
+#ifndef CLI_CONVERSION_H
+#define CLI_CONVERSION_H
+
+#include "cli.h"
+
+extern const cli_option cli_conversion_options[]; /* --output --tensor --bits --outliers --encoder
+                                                     --force --threads */
+
+typedef struct cli_text_file { /* a text that was read; ptr NULL = none */
+    const char *ptr;
+    size_t n;
+} cli_text_file;
+
+typedef struct cli_convert_job {
+    const char *quant;                /* NULL = q8_row; of a .cmf: as it is */
+    const caisson_tensor_rule *rules; /* [n_rules] */
+    size_t n_rules;
+    uint64_t shard_max_bytes; /* 0 = one file */
+    bool overwrite;
+    bool reference_encoder;
+    double mean_bits;        /* vbit, vbit_ro; 0 = the default */
+    double outliers;         /* q1s, q1t; 0 = the default, negative = none */
+    cli_text_file calibrate; /* the model reads it before; the source is a .cmf */
+    cli_text_file eval;      /* both models are scored on it; the source is a .cmf */
+    bool json;               /* the summary as JSON */
+    FILE *summary;           /* where it goes */
+} cli_convert_job;
+
+int cli_convert(const cli_args *args, const char *source, const char *target,
+                const cli_convert_job *job);
+/* The same with what the command line says: the first positional becomes --output. `texts`: those
+ * that the command has read, and `summary`. */
+int cli_conversion_run(const cli_args *args, const cli_convert_job *texts);
+
+#endif
