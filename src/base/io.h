@@ -41,6 +41,9 @@ typedef struct csn_file_ops {
      * ends. *ret_is_ours false: somebody else holds it, or its path names another file by now.
      * Where the file system knows no locks everybody is told true. */
     caisson_status (*lock)(csn_file *f, bool *ret_is_ours, caisson_error *err);
+    /* Gives the file the permissions of the one at `path`, if there is one and the system lets us:
+     * it is going to stand in its place. */
+    void (*take_mode)(csn_file *f, const char *path);
     /* Between those who hold the file, shared or exclusive: waits for its turn. Apart from `lock`,
      * which a writer keeps for as long as it works; this is for the moment in which a reader reads,
      * or a writer writes, the few bytes that say where all others are. Where the file system knows

@@ -118,6 +118,13 @@ static caisson_status os_lock(csn_file *f, bool *ret_is_ours, caisson_error *err
     return CAISSON_OK;
 }
 
+static void os_take_mode(csn_file *f, const char *path) {
+    struct stat st;
+    if (stat(path, &st) == 0) {
+        (void)fchmod(((os_file *)f)->fd, st.st_mode & 0777);
+    }
+}
+
 /* A lock of byte ranges that belongs to the open file, as flock does; both can be held at once. */
 static void os_hold(csn_file *f, csn_hold how) {
 #ifdef F_OFD_SETLKW
@@ -165,6 +172,7 @@ static const csn_file_ops os_file_ops = {
     .truncate = os_truncate,
     .sync = os_sync,
     .lock = os_lock,
+    .take_mode = os_take_mode,
     .hold = os_hold,
     .map = os_map,
     .unmap = os_unmap,

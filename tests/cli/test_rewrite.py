@@ -5,6 +5,7 @@ import fcntl
 import glob
 import os
 import shutil
+import stat
 
 import tool
 from test_convert import make_hf
@@ -37,6 +38,13 @@ class Rewrite(tool.Case):
                              [b[k] for k in ("name", "dtype", "shape", "bytes", "hash")])
         self.assertEqual(self.ok("verify", path, "--json").json[0]["notes"], [])
         self.assertEqual(names(self.path("m.cmf*")), ["m.cmf"])
+
+    def test_a_private_file_stays_private(self):
+        path = self.path("m.cmf")
+        shutil.copyfile(GROWN, path)
+        os.chmod(path, 0o600)
+        self.ok("compact", path)
+        self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o600)
 
     def test_compact_waits_for_no_writer(self):
         path = self.path("m.cmf")

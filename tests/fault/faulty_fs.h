@@ -116,6 +116,9 @@ static caisson_status faulty_lock(csn_file *f, bool *ret_is_ours, caisson_error 
     FAULTY_CHECK(((faulty_file *)f)->fs, FAULTY_LOCK, f->path);
     return faulty_inner(f)->ops->lock(faulty_inner(f), ret_is_ours, err);
 }
+static void faulty_take_mode(csn_file *f, const char *path) {
+    faulty_inner(f)->ops->take_mode(faulty_inner(f), path);
+}
 static void faulty_hold(csn_file *f, csn_hold how) {
     faulty_inner(f)->ops->hold(faulty_inner(f), how);
 }
@@ -143,6 +146,7 @@ static caisson_status faulty_open(csn_fs *fs, const char *path, csn_open_mode mo
         .truncate = faulty_truncate,
         .sync = faulty_sync,
         .lock = faulty_lock,
+        .take_mode = faulty_take_mode,
         .hold = faulty_hold,
         .map = faulty_map,
         .unmap = faulty_unmap,

@@ -125,6 +125,10 @@ static caisson_status memory_file_lock(csn_file *f, bool *ret_is_ours, caisson_e
     node->holder = *ret_is_ours ? f : node->holder;
     return CAISSON_OK;
 }
+static void memory_file_take_mode(csn_file *f, const char *path) {
+    (void)f;
+    (void)path;
+}
 static void memory_file_hold(csn_file *f, csn_hold how) {
     (void)f;
     (void)how;
@@ -161,6 +165,7 @@ static caisson_status memory_fs_open(csn_fs *fs, const char *path, csn_open_mode
         .truncate = memory_file_truncate,
         .sync = memory_file_sync,
         .lock = memory_file_lock,
+        .take_mode = memory_file_take_mode,
         .hold = memory_file_hold,
         .map = memory_file_map,
         .unmap = memory_file_unmap,

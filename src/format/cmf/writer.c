@@ -58,6 +58,7 @@ static caisson_status claim(csn_cmf_writer *w, bool *ret_is_new, caisson_error *
         return CSN_FAIL(err, CAISSON_E_BUSY, .file = w->path.ptr,
                         .what = "another conversion is writing this file");
     }
+    w->file->ops->take_mode(w->file, w->path.ptr); /* what it replaces may be for few eyes */
     return CAISSON_OK;
 }
 
