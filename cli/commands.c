@@ -25,6 +25,7 @@ const cli_command *const cli_commands[] = {
     &cli_cmd_extract,
     &cli_cmd_diff,
     &cli_cmd_export,
+    &cli_cmd_requant,
     &cli_cmd_compact,
     &cli_cmd_merge,
     &cli_cmd_split,

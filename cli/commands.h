@@ -12,6 +12,7 @@ extern const cli_command cli_cmd_completion, cli_cmd_man, cli_cmd_masks, cli_cmd
 extern const cli_command cli_cmd_keygen, cli_cmd_sign;
 extern const cli_command cli_cmd_quantize;
 extern const cli_command cli_cmd_compact, cli_cmd_merge, cli_cmd_split;
-extern const cli_command cli_cmd_header, cli_cmd_extract, cli_cmd_diff, cli_cmd_export;
+extern const cli_command cli_cmd_header, cli_cmd_extract, cli_cmd_diff, cli_cmd_export,
+    cli_cmd_requant;
 
 #endif

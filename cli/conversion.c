@@ -277,7 +277,7 @@ static int print_json(const job *j, FILE *out, const char *target, double second
 int cli_convert(const cli_args *args, const char *source, const char *target,
                 const cli_convert_job *what) {
     job j = {.args = args};
-    if (cli_check_target(args, target) != CLI_OK) {
+    if (target != NULL && cli_check_target(args, target) != CLI_OK) {
         return CLI_FAILED;
     }
     cli_progress_init(&j.progress, "B", false);
@@ -300,6 +300,7 @@ int cli_convert(const cli_args *args, const char *source, const char *target,
         .on_log = on_log,
         .ctx = &j,
     };
+    const char *result = target != NULL ? target : source;
     caisson_error err;
     caisson_status status = caisson_convert(source, target, &o, &err);
     double seconds = (double)(csn_now_ns() - t0) * 1e-9;
@@ -309,11 +310,11 @@ int cli_convert(const cli_args *args, const char *source, const char *target,
         rc = cli_fail_text(args, "out of memory");
     } else if (status != CAISSON_OK) {
         rc = cli_fail(args, &err);
-        if (rc == CLI_INTERRUPTED) {
+        if (rc == CLI_INTERRUPTED && target != NULL) {
             fputs("The part that is done is kept; the same command goes on from there.\n", stderr);
         }
     } else if (what->eval.ptr != NULL) {
-        rc = cli_score_files(args, target, source, what->eval.ptr, what->eval.n, &j.score,
+        rc = cli_score_files(args, result, source, what->eval.ptr, what->eval.n, &j.score,
                              &j.source_score);
     }
     if (rc == CLI_OK) {
@@ -321,9 +322,9 @@ int cli_convert(const cli_args *args, const char *source, const char *target,
             qsort(j.rows, j.n, sizeof(*j.rows), by_error);
         }
         if (what->json) {
-            rc = print_json(&j, what->summary, target, seconds);
+            rc = print_json(&j, what->summary, result, seconds);
         } else {
-            print_summary(&j, what->summary, target, seconds);
+            print_summary(&j, what->summary, result, seconds);
             print_score(&j, what->summary);
         }
     }
@@ -380,7 +381,7 @@ static int check_wants(const cli_args *args, const caisson_tensor_rule *rules, s
 
 int cli_conversion_run(const cli_args *args, const cli_convert_job *texts) {
     const char *target = cli_text(args, "output", NULL);
-    if (target == NULL) {
+    if (target == NULL && !texts->in_place) {
         return cli_usage_error(args->command, "the target is missing: -o OUT.cmf");
     }
     const cli_value *rules = cli_get(args, "tensor");
@@ -426,12 +427,17 @@ static const char *encoder_choice(unsigned i) {
     return names[i];
 }
 
-const cli_option cli_conversion_options[] = {
+const cli_option cli_target_options[] = {
     {.name = "output",
      .short_name = "o",
      .kind = CLI_PATH,
      .value = "OUT.cmf",
      .help = "The file to write (needed)"},
+    {.name = "force", .short_name = "f", .kind = CLI_FLAG, .help = "Replace an existing OUT.cmf"},
+    {0},
+};
+
+const cli_option cli_conversion_options[] = {
     {.name = "tensor",
      .kind = CLI_LIST,
      .value = "PATTERN=TYPE",
@@ -459,7 +465,6 @@ const cli_option cli_conversion_options[] = {
      .help = "Scales of q4_block, q4_tiled and q4tp: search for the smallest squared error, or the "
              "bytes that the format's reference writes",
      .by_default = "search"},
-    {.name = "force", .short_name = "f", .kind = CLI_FLAG, .help = "Replace an existing OUT.cmf"},
     {.name = "threads",
      .short_name = "t",
      .kind = CLI_INT,

@@ -5,8 +5,9 @@
 
 #include "cli.h"
 
-extern const cli_option cli_conversion_options[]; /* --output --tensor --bits --outliers --encoder
-                                                     --force --threads */
+extern const cli_option cli_target_options[];     /* --output --force */
+extern const cli_option cli_conversion_options[]; /* --tensor --bits --outliers --encoder --threads
+                                                   */
 
 typedef struct cli_text_file { /* a text that was read; ptr NULL = none */
     const char *ptr;
@@ -24,6 +25,7 @@ typedef struct cli_convert_job {
     double outliers;         /* q1s, q1t; 0 = the default, negative = none */
     cli_text_file calibrate; /* the model reads it before; the source is a .cmf */
     cli_text_file eval;      /* both models are scored on it; the source is a .cmf */
+    bool in_place;           /* no target: the source grows */
     bool json;               /* the summary as JSON */
     FILE *summary;           /* where it goes */
 } cli_convert_job;

@@ -63,7 +63,9 @@ typedef struct caisson_convert_options {
     uint64_t shard_max_bytes;
 } caisson_convert_options;
 
-/* Errors: CAISSON_E_EXISTS (target there, no overwrite), _BUSY (another conversion is writing the
+/* target NULL: source is a .cmf file, and is changed in its place: new payloads go behind its end,
+ * the old ones stay, dead, until it is compacted (caisson/rewrite.h).
+ * Errors: CAISSON_E_EXISTS (target there, no overwrite), _BUSY (another conversion is writing the
  * same target; it ends with its process, however that ends), _UNSUPPORTED (a family, a config key
  * or a tensor type that we do not understand, by name), _MISSING (a tensor of the index or family
  * is absent), _MAGIC, _PARSE, _BOUNDS, _IO, _CANCELLED, _NOMEM, _ARG. */

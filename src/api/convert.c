@@ -84,9 +84,11 @@ static caisson_status make_rules(const caisson_convert_options *o, csn_arena *ar
 caisson_status caisson_convert(const char *source, const char *target,
                                const caisson_convert_options *options, caisson_error *err) {
     CSN_API_ERR(err);
-    CSN_API_NEED(source != NULL && target != NULL, err, "source and target must not be NULL");
+    CSN_API_NEED(source != NULL, err, "source must not be NULL");
     caisson_convert_options o;
     CSN_TRY(csn_api_options(options, sizeof(o), &o, err));
+    CSN_API_NEED(target != NULL || o.shard_max_bytes == 0, err,
+                 "a file cannot be cut into shards in its place");
     CSN_API_NEED(o.n_rules == 0 || o.rules != NULL, err, "rules must not be NULL");
     CSN_API_NEED(o.n_rules <= UINT32_MAX, err, "too many rules");
     CSN_API_NEED(o.mean_bits == 0 || (o.mean_bits >= 3 && o.mean_bits <= 8), err,

@@ -18,7 +18,9 @@
 
 typedef struct job {
     csn_fs *fs;
-    const char *target;
+    const char *target;     /* NULL: the source, in its place */
+    csn_cmf_set *set;       /* where tensors go: new files, */
+    csn_cmf_append *append; /* or behind the end of the old one */
     const csn_convert_options *o;
     csn_source *source;
     csn_convert_plan plan;
@@ -197,15 +199,32 @@ static void keep_f32(job *j, csn_convert_item *item) {
     item->to = csn_dtype_by_name(CSN_STR("f32"));
 }
 
-static caisson_status copy_tensor(job *j, csn_cmf_set *w, csn_convert_item *item) {
+/* ---- the sink ---- */
+
+static caisson_status put_tensor(job *j, const csn_convert_item *item, csn_str bytes) {
+    const csn_cmf_plan_tensor t = {item->name, item->to, item->shape, bytes.len};
+    return j->append != NULL ? csn_cmf_append_tensor(j->append, &t, bytes.ptr, bytes.len, j->err)
+                             : csn_cmf_set_tensor(j->set, bytes.ptr, bytes.len, j->err);
+}
+
+static caisson_status put_as_f32(job *j) {
+    return j->append != NULL ? CAISSON_OK : csn_cmf_set_keep_f32(j->set, j->err);
+}
+
+static caisson_status copy_tensor(job *j, csn_convert_item *item) {
     const csn_tensor_watch watch = {tell, j};
+    if (j->append != NULL) { /* it is there */
+        CSN_TRY(tell(j, item->source->nbytes, j->err));
+        report(j, item, item->source->nbytes, 0);
+        return CAISSON_OK;
+    }
     CSN_TRY(csn_tensor_read_payload(j->source, item->source, &watch, &j->piece, j->err));
-    CSN_TRY(csn_cmf_set_tensor(w, csn_buf_view(&j->piece).ptr, j->piece.len, j->err));
+    CSN_TRY(put_tensor(j, item, csn_buf_view(&j->piece)));
     report(j, item, j->piece.len, 0);
     return CAISSON_OK;
 }
 
-static caisson_status convert_tensor(job *j, csn_cmf_set *w, csn_convert_item *item) {
+static caisson_status convert_tensor(job *j, csn_convert_item *item) {
     csn_tensor_watch watch = {tell, j};
     uint64_t n = 0, f32_bytes;
     void *x = NULL;
@@ -225,7 +244,7 @@ static caisson_status convert_tensor(job *j, csn_cmf_set *w, csn_convert_item *i
         if (status == CAISSON_E_BOUNDS) {
             /* Rare: a weight beyond 65504, or a row beyond 127 times that. */
             keep_f32(j, item);
-            status = csn_cmf_set_keep_f32(w, j->err);
+            status = put_as_f32(j);
             if (status == CAISSON_OK) {
                 status = encode(j, item, x, n, &encoded, &bytes);
             }
@@ -235,7 +254,7 @@ static caisson_status convert_tensor(job *j, csn_cmf_set *w, csn_convert_item *i
         status = csn_tensor_error(item, bytes, x, n, j->pool, &error, j->err);
     }
     if (status == CAISSON_OK) {
-        status = csn_cmf_set_tensor(w, bytes.ptr, bytes.len, j->err);
+        status = put_tensor(j, item, bytes);
     }
     if (status == CAISSON_OK) {
         report(j, item, bytes.len, error);
@@ -245,11 +264,11 @@ static caisson_status convert_tensor(job *j, csn_cmf_set *w, csn_convert_item *i
     return status;
 }
 
-static caisson_status check_target(const job *j, const csn_cmf_set *w) {
-    return j->o->overwrite ? CAISSON_OK : csn_cmf_set_check_absent(w, j->err);
+static caisson_status check_target(const job *j) {
+    return j->o->overwrite ? CAISSON_OK : csn_cmf_set_check_absent(j->set, j->err);
 }
 
-static void begin_progress(job *j, csn_cmf_set *w, uint32_t n_done) {
+static void begin_progress(job *j, uint32_t n_done) {
     j->n_done = 0;
     j->n_total = 0;
     for (uint32_t i = 0; i < j->plan.n; i++) {
@@ -260,44 +279,91 @@ static void begin_progress(job *j, csn_cmf_set *w, uint32_t n_done) {
         }
         j->n_total += n_bytes;
         j->n_done += i < n_done ? n_bytes : 0;
-        if (csn_cmf_set_dtype(w, i) != item->to) {
-            keep_f32(j, item); /* found out by the run that was stopped */
+    }
+}
+
+static void tell_resumed(job *j, uint32_t n_done) {
+    for (uint32_t i = 0; i < j->plan.n; i++) {
+        if (csn_cmf_set_dtype(j->set, i) != j->plan.items[i].to) {
+            keep_f32(j, &j->plan.items[i]); /* found out by the run that was stopped */
         }
     }
-    if (csn_cmf_set_n_files(w) > 1) {
-        CSN_INFO(j->o->log, "writing %u shards", csn_cmf_set_n_files(w));
+    if (csn_cmf_set_n_files(j->set) > 1) {
+        CSN_INFO(j->o->log, "writing %u shards", csn_cmf_set_n_files(j->set));
     }
     if (n_done > 0) {
         CSN_INFO(j->o->log, "resuming behind %u of %u tensors", n_done, j->plan.n);
     }
 }
 
-static caisson_status run(job *j) {
-    csn_cmf_set *w = NULL;
-    uint32_t n_done = 0;
-    CSN_TRY(make_fingerprint(j));
-    CSN_TRY(make_writer(j, &w, &n_done));
-    caisson_status status = check_target(j, w);
-    if (status != CAISSON_OK) {
-        csn_cmf_set_close(w, n_done == 0);
-        return status;
-    }
-    begin_progress(j, w, n_done);
+static caisson_status put_tensors(job *j, uint32_t n_done) {
+    caisson_status status = CAISSON_OK;
     for (uint32_t i = n_done; i < j->plan.n && status == CAISSON_OK; i++) {
         csn_convert_item *item = &j->plan.items[i];
-        status = item->is_copied ? copy_tensor(j, w, item) : convert_tensor(j, w, item);
+        status = item->is_copied ? copy_tensor(j, item) : convert_tensor(j, item);
         if (status != CAISSON_OK && status != CAISSON_E_CANCELLED) {
             csn_error_tensor(j->err, item->name);
         }
     }
+    return status;
+}
+
+static caisson_status run(job *j) {
+    uint32_t n_done = 0;
+    CSN_TRY(make_fingerprint(j));
+    CSN_TRY(make_writer(j, &j->set, &n_done));
+    caisson_status status = check_target(j);
+    if (status != CAISSON_OK) {
+        csn_cmf_set_close(j->set, n_done == 0);
+        return status;
+    }
+    begin_progress(j, n_done);
+    tell_resumed(j, n_done);
+    status = put_tensors(j, n_done);
     if (status == CAISSON_OK) {
-        status = check_target(j, w); /* another conversion may have made it meanwhile */
+        status = check_target(j); /* another conversion may have made it meanwhile */
     }
     if (status == CAISSON_OK) {
-        status = csn_cmf_set_finish(w, csn_buf_view(&j->header), csn_buf_view(&j->source->masks),
-                                    csn_buf_view(&j->source->tokenizer), j->err);
+        status =
+            csn_cmf_set_finish(j->set, csn_buf_view(&j->header), csn_buf_view(&j->source->masks),
+                               csn_buf_view(&j->source->tokenizer), j->err);
     }
-    csn_cmf_set_close(w, false);
+    csn_cmf_set_close(j->set, false);
+    return status;
+}
+
+/* Between planning and claiming nobody else may have changed the file. */
+static caisson_status check_unchanged(job *j) {
+    const csn_cmf_envelope *a = &j->source->cmf->envelope;
+    const csn_cmf_envelope *b = &csn_cmf_append_cmf(j->append)->envelope;
+    if (a->header_hash != b->header_hash || a->dir_hash != b->dir_hash ||
+        a->file_bytes != b->file_bytes) {
+        return CSN_FAIL(j->err, CAISSON_E_BUSY,
+                        .what = "another program changed the file meanwhile");
+    }
+    return CAISSON_OK;
+}
+
+/* New payloads behind the end of the file; the old ones stay, dead. Writing over them would be no
+ * smaller risk for being smaller: whoever has the file open reads them. */
+static caisson_status run_in_place(job *j, const char *path) {
+    if (j->source->cmf == NULL || j->source->n_files != 1) {
+        return CSN_FAIL(j->err, CAISSON_E_UNSUPPORTED,
+                        .what = "only a model in one .cmf file is changed in its place");
+    }
+    CSN_TRY(csn_cmf_append_begin(j->fs, path, &j->append, j->err));
+    begin_progress(j, 0);
+    caisson_status status = check_unchanged(j);
+    if (status == CAISSON_OK) {
+        status = put_tensors(j, 0);
+    }
+    if (status == CAISSON_OK) {
+        status = csn_cmf_append_header(j->append, csn_buf_view(&j->header), j->err);
+    }
+    if (status == CAISSON_OK) {
+        status = csn_cmf_append_commit(j->append, j->err);
+    }
+    csn_cmf_append_close(j->append);
     return status;
 }
 
@@ -348,7 +414,8 @@ static caisson_status check_header(job *j) {
 }
 
 static caisson_status run_all(job *j, const char *source) {
-    if (!j->o->overwrite && j->fs->ops->exists(j->fs, j->target)) { /* before any work */
+    if (j->target != NULL && !j->o->overwrite &&
+        j->fs->ops->exists(j->fs, j->target)) { /* before any work */
         return CSN_FAIL(j->err, CAISSON_E_EXISTS, .file = j->target,
                         .what = "target exists; say that it may be replaced");
     }
@@ -362,7 +429,7 @@ static caisson_status run_all(job *j, const char *source) {
     CSN_TRY(csn_convert_header(j->source, j->o->quant, j->files, j->source->n_files, &j->header,
                                j->err));
     CSN_TRY(check_header(j));
-    return run(j);
+    return j->target != NULL ? run(j) : run_in_place(j, source);
 }
 
 caisson_status csn_convert(csn_fs *fs, const char *source, const char *target,

@@ -46,6 +46,9 @@ typedef struct csn_convert_options {
     void *ctx;
 } csn_convert_options;
 
+/* target NULL: source is one .cmf file, and grows by the payloads that change
+ * (format/cmf/append.c); CAISSON_E_BUSY while another writer has it. Killed at any instant it is
+ * the old model or the new one. */
 caisson_status csn_convert(csn_fs *fs, const char *source, const char *target,
                            const csn_convert_options *options, caisson_error *err);
 

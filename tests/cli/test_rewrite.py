@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""compact, merge, split, convert --shard-max-size, and commands over sharded models."""
+"""compact, merge, split, requant, convert --shard-max-size, and commands over sharded models."""
 import fcntl
 import glob
 import os
@@ -116,6 +116,36 @@ class Rewrite(tool.Case):
         self.ok(*run)
         os.unlink(shards[1] + ".sig")
         self.assertIn(os.path.basename(shards[1]), self.fails(FAILED, *run).err)
+
+    def test_requant_in_place(self):
+        path, other = self.path("m.cmf"), self.path("q.cmf")
+        shutil.copyfile(TINY, path)
+        before = tool.read(path)
+        rules = ("--tensor", "*.mlp.*=q8_row", "--tensor", "lm_head.*=f16")
+        with open(path, "rb") as reader:  # who has it open keeps what he opened
+            self.ok("requant", path, *rules)
+            self.assertEqual(reader.read()[128:len(before)], before[128:])
+        self.ok("quantize", TINY, "-o", other, *rules)
+        self.assertEqual(tool.run("diff", path, other).rc, 0)
+        self.ok("verify", path)
+        self.ok("compact", path)
+        self.ok("compact", other)
+        self.assertEqual(tool.read(path), tool.read(other))
+        self.assertLess(len(tool.read(path)), len(before))
+
+    def test_requant_that_changes_nothing_for_nobody(self):
+        path = self.path("m.cmf")
+        shutil.copyfile(TINY, path)
+        before = tool.read(path)
+        self.fails(USAGE, "requant", path)
+        self.fails(FAILED, "requant", path, "--tensor", "model.norm.weight=q8_row")  # no matrix
+        with open(path, "rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            self.assertIn("another program", self.fails(FAILED, "requant", path, "--quant", "f16").err)
+        self.assertEqual(tool.read(path), before)
+        _, shards = self.split()
+        r = self.fails(FAILED, "requant", shards[0], "--quant", "f16")
+        self.assertIn("one .cmf file", r.err)
 
     def test_sizes(self):
         for size in ("", "0", "1.5G", "-1", "10T", "99999999999999999999", "20000000000G"):

@@ -152,6 +152,13 @@ class Written(support.Case):
                          [(name, t.entry.hash, bytes(t.payload())) for name, t in whole.tensors.items()])
         self.assertEqual(bytes(model.vocab), bytes(whole.vocab))
 
+    def test_a_file_changed_in_its_place(self):
+        path = self.write("m.cmf", support.read(support.TINY))
+        tool("requant", path, "--tensor", "*.mlp.*=q8_row", "--tensor", "*_proj.weight=q4_block")
+        self.assertEqual(verify(path).problems, [])
+        for name, tensor in same_directory(self, path).tensors.items():
+            same_values(self, path, name, tensor)
+
     def test_an_exported_checkpoint(self):
         """Names, shapes and values of the safetensors file, taken apart by a third reader."""
         for name in ("tiny-f32.cmf", "tiny-grown.cmf", "tiny-shard-00002-of-00003.cmf"):

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* requant: other tensor types for a .cmf file, in its place. */
+#include "commands.h"
+#include "conversion.h"
+
+static int run(const cli_args *args) {
+    if (!cli_has(args, "quant") && !cli_has(args, "tensor")) {
+        return cli_usage_error(args->command, "say which types: --quant TYPE or --tensor "
+                                              "PATTERN=TYPE");
+    }
+    return cli_conversion_run(args, &(cli_convert_job){.summary = stdout, .in_place = true});
+}
+
+static const cli_option options[] = {
+    {.name = "quant",
+     .short_name = "q",
+     .kind = CLI_CHOICE,
+     .value = "TYPE",
+     .choices = cli_quant_choice,
+     .help = "Type of the weight matrices",
+     .by_default = "as it is"},
+    {0},
+};
+
+const cli_command cli_cmd_requant = {
+    .name = "requant",
+    .summary = "Give tensors of a .cmf file other types, in its place",
+    .positionals = "FILE",
+    .min_args = 1,
+    .max_args = 1,
+    .groups = {options, cli_conversion_options, cli_json_options, cli_common_options},
+    .details =
+        "The new payloads of the tensors that change are written behind the end of the file, then "
+        "the file is pointed at them: killed at any instant it is the old model or the new one, "
+        "and a program that has it open keeps the model that it opened. Nothing is written over, "
+        "even where the new payload would fit into the place of the old one, so the file grows; "
+        "caisson compact then reclaims the old payloads.",
+    .examples = "caisson requant model.cmf --tensor 'lm_head.*=q8_row'\n"
+                "caisson requant model.cmf --quant q4_tiled && caisson compact model.cmf",
+    .run = run,
+};
