@@ -41,7 +41,8 @@ struct few_kind {
     void (*edge)(const void *ctx, const struct few_rows *rows, struct few_at at, uint8_t *copy,
                  struct few_rows *ret);
     /* Or NULL: unpacks the scales of quad i, rows r[0..3], to where first->scale of few_i8 points
-     * for each of the four; returns how far behind. If i is even, quad i + 1 is r[0..3] + 1. */
+     * for each of the four; returns how far behind. Unless r are the last rows, quad i + k is
+     * r[0..3] + k. */
     uint64_t (*unpack)(const void *ctx, const uint64_t r[FEW_ROWS], uint64_t i);
     struct few_at step_bytes, row_bytes;
     uint64_t n_steps; /* whole ones of a row */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scales of q4tp and q2tp rows for the int8 kernels for AVX2: ladders are made eight at a time, and
- * for few vectors the scales of a quad of rows are unpacked before they are met. */
+/* Scales of q4tp and q2tp rows for the int8 kernels for AVX2: ladders are made sixteen at a time,
+ * and for few vectors the scales of their rows are unpacked before they are met. */
 #ifndef CSN_KERNELS_X86_LADDER_AVX2_H
 #define CSN_KERNELS_X86_LADDER_AVX2_H
 
@@ -11,15 +11,16 @@
 #include "quant/q4tp.h"
 
 enum {
-    LADDER_GROUPS = 2048,                      /* of a row, few vectors */
-    LADDER_ROOM = 2 * FEW_ROWS * LADDER_GROUPS /* f32: 64 KiB */
+    LADDER_ROWS = 16,                         /* whose ladders are made at once: four quads */
+    LADDER_GROUPS = 1024,                     /* of a row, few vectors */
+    LADDER_ROOM = LADDER_ROWS * LADDER_GROUPS /* f32: 64 KiB */
 };
 
 struct ladders {
     const uint8_t *params, *codes;
     uint64_t gpr, rows, code_bytes;
     bool is_q2tp; /* rung 0 is 0, the others move up; halves of all (ref/matmul_i8_q2tp_ref.c) */
-    float *room;  /* few vectors: [2][FEW_ROWS][padded_groups(gpr)], aligned to 32 */
+    float *room;  /* few vectors: [LADDER_ROWS][padded_groups(gpr)], aligned to 32 */
 };
 
 /* group_bytes: of the codes of 32 weights, which lie before the ladders. */
@@ -73,10 +74,9 @@ CSN_INLINE __m256 exp2_of_8(__m128i halves, __m256i above) {
     return _mm256_blendv_ps(y, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
 }
 
-/* The ladders of eight rows as csn_q4tp_ladder and csn_q2tp_ladder make them: 31 products one after
- * the other, so eight rows go side by side. */
-static void eight_ladders(const struct ladders *l, const uint64_t row[8],
-                          float rung[8][CSN_Q4TP_RUNGS]) {
+/* First rung and ratio of the ladders of eight rows. */
+CSN_INLINE void begin_ladders(const struct ladders *l, const uint64_t *row, __m256 *t,
+                              __m256 *ratio) {
     int32_t params[8]; /* lo, step << 16 */
     for (uint64_t i = 0; i < 8; i++) {
         params[i] = csn_load32(l->params + 4 * row[i]);
@@ -90,22 +90,37 @@ static void eight_ladders(const struct ladders *l, const uint64_t row[8],
     const __m256i low = _mm256_set1_epi32(0xFFFF);
     __m256i halves = _mm256_packus_epi32(_mm256_and_si256(both, low), _mm256_srli_epi32(both, 16));
     halves = _mm256_permute4x64_epi64(halves, 0xD8); /* lo of eight rows, then step */
-    __m256 t =
-        exp2_of_8(_mm256_castsi256_si128(halves), _mm256_and_si256(above, _mm256_set1_epi32(1)));
-    __m256 ratio = exp2_of_8(_mm256_extracti128_si256(halves, 1), _mm256_srli_epi32(above, 31));
-    __m256 above_rung = _mm256_setzero_ps(); /* q2tp: what stands one place higher */
+    *t = exp2_of_8(_mm256_castsi256_si128(halves), _mm256_and_si256(above, _mm256_set1_epi32(1)));
+    *ratio = exp2_of_8(_mm256_extracti128_si256(halves, 1), _mm256_srli_epi32(above, 31));
+}
+
+/* The ladders of sixteen rows as csn_q4tp_ladder and csn_q2tp_ladder make them: 31 products one
+ * after the other, so rows go side by side, and two vectors of them in turn. */
+static void make_ladders(const struct ladders *l, const uint64_t row[LADDER_ROWS],
+                         float rung[LADDER_ROWS][CSN_Q4TP_RUNGS]) {
+    __m256 t[2];
+    __m256 ratio[2];
+    __m256 above[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}; /* q2tp: one place higher */
+    begin_ladders(l, row, &t[0], &ratio[0]);
+    begin_ladders(l, row + 8, &t[1], &ratio[1]);
     for (int c = 0; c < CSN_Q4TP_RUNGS; c += 8) {
-        __m256i v[8];
+        __m256i v[2][8];
         CSN_UNROLL
         for (int k = 0; k < 8; k++) {
-            v[k] = _mm256_castps_si256(l->is_q2tp ? above_rung : t);
-            above_rung = _mm256_mul_ps(t, _mm256_set1_ps(0.5f));
-            t = _mm256_mul_ps(t, ratio);
+            CSN_UNROLL
+            for (int h = 0; h < 2; h++) {
+                v[h][k] = _mm256_castps_si256(l->is_q2tp ? above[h] : t[h]);
+                above[h] = _mm256_mul_ps(t[h], _mm256_set1_ps(0.5f));
+                t[h] = _mm256_mul_ps(t[h], ratio[h]);
+            }
         }
-        csn_transpose8(v);
         CSN_UNROLL
-        for (int i = 0; i < 8; i++) {
-            _mm256_store_si256((void *)(rung[i] + c), v[i]);
+        for (int h = 0; h < 2; h++) {
+            csn_transpose8(v[h]);
+            CSN_UNROLL
+            for (int i = 0; i < 8; i++) {
+                _mm256_store_si256((void *)(rung[8 * h + i] + c), v[h][i]);
+            }
         }
     }
 }
@@ -142,26 +157,26 @@ static void unpack_scales(const uint8_t *codes, uint64_t gpr, const float *rung,
     }
 }
 
-/* few_kind.unpack: scales of this quad of rows and of the next. */
+/* few_kind.unpack: scales of this quad of rows and of the next three. */
 static uint64_t ladder_unpack(const struct ladders *l, const uint64_t r[FEW_ROWS], uint64_t i) {
-    const uint64_t quad = FEW_ROWS * padded_groups(l->gpr);
-    if (i % 2 != 0) {
-        return quad * sizeof(float);
+    const uint64_t quads = LADDER_ROWS / FEW_ROWS;
+    const uint64_t row_floats = padded_groups(l->gpr);
+    if (i % quads != 0) {
+        return i % quads * FEW_ROWS * row_floats * sizeof(float);
     }
-    _Alignas(32) float rung[8][CSN_Q4TP_RUNGS];
-    uint64_t row[8];
-    for (uint64_t k = 0; k < 8; k++) {
+    _Alignas(32) float rung[LADDER_ROWS][CSN_Q4TP_RUNGS];
+    uint64_t row[LADDER_ROWS];
+    for (uint64_t k = 0; k < LADDER_ROWS; k++) {
         row[k] = r[k % FEW_ROWS] + k / FEW_ROWS;
         row[k] = row[k] < l->rows ? row[k] : l->rows - 1;
     }
-    eight_ladders(l, row, rung);
+    make_ladders(l, row, rung);
     for (uint64_t k = 0; k < FEW_ROWS; k++) { /* too slow streams for the hardware to look ahead */
         csn_prefetch(l->params + 4 * row[k], 128);
         csn_prefetch(l->codes + row[k] * l->code_bytes, 512);
     }
-    for (uint64_t k = 0; k < 8; k++) {
-        unpack_scales(l->codes + row[k] * l->code_bytes, l->gpr, rung[k],
-                      l->room + k * padded_groups(l->gpr));
+    for (uint64_t k = 0; k < LADDER_ROWS; k++) {
+        unpack_scales(l->codes + row[k] * l->code_bytes, l->gpr, rung[k], l->room + k * row_floats);
     }
     return 0;
 }

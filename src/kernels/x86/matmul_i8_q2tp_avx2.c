@@ -108,21 +108,21 @@ CSN_INLINE __m256i codes_of(const uint8_t *plane) {
 static void pack_q2tp(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
                       struct gemm_panel *p) {
     const struct q2tp *m = ctx;
-    for (uint64_t o = 0; o < 2; o++) {
-        uint64_t row[8];
-        _Alignas(32) float rung[8][CSN_Q4TP_RUNGS];
-        for (uint64_t i = 0; i < 8; i++) {
-            row[i] = r + o * 8 + i < r1 ? r + o * 8 + i : r1 - 1;
-        }
-        eight_ladders(&m->ladders, row, rung);
+    uint64_t row[LADDER_ROWS];
+    _Alignas(32) float rung[LADDER_ROWS][CSN_Q4TP_RUNGS];
+    for (uint64_t i = 0; i < LADDER_ROWS; i++) {
+        row[i] = r + i < r1 ? r + i : r1 - 1;
+    }
+    make_ladders(&m->ladders, row, rung);
+    for (uint64_t i = 0; i < LADDER_ROWS; i += 8) {
         for (uint64_t g = 0; g < ng; g++) {
             __m256i v[8];
             CSN_UNROLL
-            for (int i = 0; i < 8; i++) {
-                v[i] = codes_of(m->plane + (row[i] * m->gpr + g0 + g) * GROUP_BYTES);
-                p->scale[g][o][i] = rung[i][ladder_code(&m->ladders, row[i], g0 + g)];
+            for (uint64_t k = 0; k < 8; k++) {
+                v[k] = codes_of(m->plane + (row[i + k] * m->gpr + g0 + g) * GROUP_BYTES);
+                p->scale[g][i / 8][k] = rung[i + k][ladder_code(&m->ladders, row[i + k], g0 + g)];
             }
-            gemm_store_codes(v, p->plane[g], o);
+            gemm_store_codes(v, p->plane[g], i / 8);
         }
     }
 }

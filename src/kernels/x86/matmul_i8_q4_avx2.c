@@ -145,23 +145,23 @@ CSN_INLINE void pack_nibbles(const struct q4 *m, const uint64_t first[8], uint64
 static void pack_q4(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
                     struct gemm_panel *p) {
     const struct q4 *m = ctx;
-    for (uint64_t o = 0; o < 2; o++) {
-        uint64_t row[8];
-        uint64_t first[8]; /* flat index of group g0 of each row */
-        _Alignas(32) float rung[8][CSN_Q4TP_RUNGS];
-        for (uint64_t i = 0; i < 8; i++) {
-            row[i] = r + o * 8 + i < r1 ? r + o * 8 + i : r1 - 1;
-            first[i] = row[i] * m->gpr + g0;
-        }
-        if (m->ladders.params != NULL) {
-            eight_ladders(&m->ladders, row, rung);
-        }
+    uint64_t row[LADDER_ROWS];
+    uint64_t first[LADDER_ROWS]; /* flat index of group g0 of each row */
+    _Alignas(32) float rung[LADDER_ROWS][CSN_Q4TP_RUNGS];
+    for (uint64_t i = 0; i < LADDER_ROWS; i++) {
+        row[i] = r + i < r1 ? r + i : r1 - 1;
+        first[i] = row[i] * m->gpr + g0;
+    }
+    if (m->ladders.params != NULL) {
+        make_ladders(&m->ladders, row, rung);
+    }
+    for (uint64_t i = 0; i < LADDER_ROWS; i += 8) {
         for (uint64_t g = 0; g < ng; g++) {
-            pack_nibbles(m, first, g, p->plane[g], o);
-            for (int i = 0; i < 8; i++) {
-                p->scale[g][o][i] = m->ladders.params == NULL
-                                        ? csn_scale16(m->scale + (first[i] + g) * m->s_stride)
-                                        : rung[i][ladder_code(&m->ladders, row[i], g0 + g)];
+            pack_nibbles(m, first + i, g, p->plane[g], i / 8);
+            for (uint64_t k = i; k < i + 8; k++) {
+                p->scale[g][i / 8][k % 8] =
+                    m->ladders.params == NULL ? csn_scale16(m->scale + (first[k] + g) * m->s_stride)
+                                              : rung[k][ladder_code(&m->ladders, row[k], g0 + g)];
             }
         }
     }
@@ -223,9 +223,9 @@ void csn_matmul_i8_q4tp_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, f
                                   .row_bytes = {16 * gpr, 0},
                                   .n_steps = gpr / 2,
                                   .has_edge = gpr % 2 != 0};
-    if (n >= FEW) {
+    if (n >= FEW || gpr > LADDER_GROUPS) {
         gemm_i8(pack_q4, &m, GEMM_4BIT, NULL, x, n, y, y_stride, r0, r1);
-    } else if (r1 - r0 < FEW_ROWS || gpr > LADDER_GROUPS) {
+    } else if (r1 - r0 < FEW_ROWS) {
         csn_matmul_i8_q4tp_ref(w, x, n, y, y_stride, r0, r1);
     } else {
         _Alignas(32) float room[LADDER_ROOM];
