@@ -37,7 +37,9 @@ void cli_trace_free(cli_trace *trace);
 int cli_apply_skills(const cli_args *args, caisson_model *model, caisson_session *session,
                      const char *text, size_t n);
 
-/* The actions of `caisson skill` that change a file (skill_edit.c); id NULL = not given. */
+/* The actions of `caisson skill`; id NULL = not given. */
+int cli_skill_route(const cli_args *args, const char *path, const char *id);
+int cli_skill_explain(const cli_args *args, const char *path, const char *id);
 int cli_skill_add(const cli_args *args, const char *path, const char *id);
 int cli_skill_remove(const cli_args *args, const char *path, const char *id);
 int cli_skill_quality(const cli_args *args, const char *path, const char *id);

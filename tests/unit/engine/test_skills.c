@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <pthread.h>
+
 #include "engine/session.h"
 #include "support/temp_dir.h"
 #include "support/tiny_bits.h"
@@ -118,6 +120,46 @@ static void a_session_switches_and_comes_back_to_the_bit(void **state) {
     }
 }
 
+struct user {
+    csn_model *model;
+    uint64_t want[2];
+    int first;
+    bool failed;
+};
+
+static void *use_skills(void *ctx) {
+    struct user *u = ctx;
+    static const char *const ids[] = {"a", "b"};
+    for (int i = 0; i < 4; i++) {
+        int k = (u->first + i) % 2;
+        u->failed |= bits_with(u->model, ids[k], CSN_COMPUTE_F32) != u->want[k];
+    }
+    return NULL;
+}
+
+/* The model makes the plan of a skill when somebody first asks: here several do at once. */
+static void sessions_of_several_threads_share_skills(void **state) {
+    (void)state;
+    enum { N_USERS = 4 };
+    const tiny_options options = {.skill = replaced, .skill_b = replaced_by_b};
+    csn_model *m = model_of(&options);
+    uint64_t a = bits_with(m, "a", CSN_COMPUTE_F32);
+    uint64_t b = bits_with(m, "b", CSN_COMPUTE_F32);
+    csn_model_free(m);
+    m = model_of(&options); /* nothing is resolved yet */
+    pthread_t threads[N_USERS];
+    struct user users[N_USERS];
+    for (int i = 0; i < N_USERS; i++) {
+        users[i] = (struct user){.model = m, .want = {a, b}, .first = i % 2};
+        assert_int_equal(pthread_create(&threads[i], NULL, use_skills, &users[i]), 0);
+    }
+    for (int i = 0; i < N_USERS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_false(users[i].failed);
+    }
+    csn_model_free(m);
+}
+
 static const float blend_weights[] = {0.7f, 0.3f};
 
 /* The values of the blend under the backbone's name, in the order of facts 10.4. */
@@ -206,6 +248,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_skill_equals_the_model_put_together),
         cmocka_unit_test(a_session_switches_and_comes_back_to_the_bit),
+        cmocka_unit_test(sessions_of_several_threads_share_skills),
         cmocka_unit_test(a_blend_is_the_weighted_sum_of_tensors),
         cmocka_unit_test(skills_that_cannot_run_are_refused),
     };
