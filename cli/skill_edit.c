@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* skill add, remove, quality: what changes the skills of a file. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "open.h"
+#include "score.h"
 #include "skills.h"
 #include "term.h"
 
@@ -165,9 +167,9 @@ int cli_skill_remove(const cli_args *args, const char *path, const char *id) {
 
 static int print_quality(const cli_args *args, const caisson_skill_quality *q) {
     if (!cli_has(args, "json")) {
-        printf("ppl %.4f with the skill, %.4f without (%+.1f%%), %" PRIu64 " tokens%s\n", q->skill,
-               q->base, (q->skill / q->base - 1) * 100, q->n_tokens,
-               q->is_masked ? ", under its task mask" : "");
+        printf("ppl %.4f with the skill, %.4f without (%+.1f%%), %" PRIu64 " tokens%s\n",
+               q->overlaid, q->backbone, (q->overlaid / q->backbone - 1) * 100, q->tokens,
+               q->masked ? ", under its task mask" : "");
         return CLI_OK;
     }
     caisson_error err;
@@ -175,17 +177,60 @@ static int print_quality(const cli_args *args, const caisson_skill_quality *q) {
     csn_jw w = csn_jw_begin(&out, &err);
     csn_jw_object(&w);
     csn_jw_key(&w, CSN_STR("metric"));
-    csn_jw_str(&w, CSN_STR("ppl"));
+    csn_jw_str(&w, csn_str_from(q->metric));
     csn_jw_key(&w, CSN_STR("backbone"));
-    csn_jw_f64(&w, q->base);
+    csn_jw_f64(&w, q->backbone);
     csn_jw_key(&w, CSN_STR("overlaid"));
-    csn_jw_f64(&w, q->skill);
+    csn_jw_f64(&w, q->overlaid);
     csn_jw_key(&w, CSN_STR("tokens"));
-    csn_jw_u64(&w, q->n_tokens);
+    csn_jw_u64(&w, q->tokens);
     csn_jw_key(&w, CSN_STR("masked"));
-    csn_jw_bool(&w, q->is_masked);
+    csn_jw_bool(&w, q->masked);
     csn_jw_object_end(&w);
     return cli_put_json(args, &w, &out, &err);
+}
+
+/* The base without a mask, then the skill with its own. */
+static int score(const cli_args *args, caisson_model *model, const char *id, const char *text,
+                 size_t n, cli_score *ret, bool *ret_masked) {
+    uint32_t trained = caisson_model_n_ctx_train(model);
+    uint32_t usual = trained != 0 && trained < CLI_SCORE_CTX ? trained : CLI_SCORE_CTX;
+    caisson_session_options o = cli_session_options(args, CAISSON_COMPUTE_F32, usual);
+    o.skill = id;
+    o.task = id == NULL ? "" : NULL;
+    caisson_error err;
+    caisson_session *session;
+    caisson_task_info task;
+    if (caisson_session_new(model, &o, &session, &err) != CAISSON_OK) {
+        return cli_fail(args, &err);
+    }
+    *ret_masked = caisson_session_task(session, &task);
+    int rc = cli_score_text(args, model, session, NULL, text, n, ret);
+    caisson_session_free(session);
+    return rc;
+}
+
+static int measure(const cli_args *args, const char *path, const char *id, const char *text,
+                   size_t n, caisson_skill_quality *ret) {
+    caisson_model *model;
+    cli_score base;
+    cli_score own;
+    bool unused;
+    int rc = cli_open_model(args, path, CLI_PART_RAW, &model);
+    if (rc != CLI_OK) {
+        return rc;
+    }
+    rc = score(args, model, id, text, n, &own, &ret->masked);
+    if (rc == CLI_OK) {
+        rc = score(args, model, NULL, text, n, &base, &unused);
+    }
+    caisson_model_close(model);
+    if (rc == CLI_OK) {
+        ret->overlaid = exp(own.nll / (double)own.n);
+        ret->backbone = exp(base.nll / (double)base.n);
+        ret->tokens = own.n;
+    }
+    return rc;
 }
 
 int cli_skill_quality(const cli_args *args, const char *path, const char *id) {
@@ -199,18 +244,18 @@ int cli_skill_quality(const cli_args *args, const char *path, const char *id) {
     if (rc != CLI_OK) {
         return rc;
     }
-    job j = {.args = args};
     const char *slash = strrchr(file, '/');
-    caisson_skill_measure_options o = {.struct_size = sizeof(o),
-                                       .text_name = slash != NULL ? slash + 1 : file,
-                                       .n_threads = (uint32_t)cli_int(args, "threads", 0),
-                                       .on_progress = on_progress,
-                                       .ctx = &j};
+    caisson_skill_quality q = {.struct_size = sizeof(q),
+                               .metric = "ppl",
+                               .file = slash != NULL ? slash + 1 : file,
+                               .dataset = text,
+                               .dataset_n = n};
     caisson_error err;
-    caisson_skill_quality q;
-    cli_progress_init(&j.progress, "tokens", cli_has(args, "json"));
-    caisson_status s = caisson_skill_measure(path, id, text, n, &o, &q, &err);
-    cli_progress_end(&j.progress);
+    rc = measure(args, path, id, text, n, &q);
+    if (rc == CLI_OK) {
+        rc = caisson_skill_set_quality(path, id, &q, &err) == CAISSON_OK ? print_quality(args, &q)
+                                                                         : cli_fail(args, &err);
+    }
     free(text);
-    return s == CAISSON_OK ? print_quality(args, &q) : cli_fail(args, &err);
+    return rc;
 }

@@ -116,27 +116,24 @@ CAISSON_API caisson_status caisson_skill_add(const char *path, const char *id, c
 CAISSON_API caisson_status caisson_skill_remove(const char *path, const char *id,
                                                 caisson_error *err);
 
-typedef struct caisson_skill_measure_options {
-    size_t struct_size;    /* sizeof(caisson_skill_measure_options) */
-    const char *text_name; /* what to call the text in the file; NULL = nothing */
-    uint32_t n_threads;    /* 0 = all CPUs that the process may use */
-    bool (*on_progress)(void *ctx, const char *stage, uint64_t done, uint64_t total);
-    void *ctx;
-} caisson_skill_measure_options;
-
+/* What a skill is worth, measured by the caller on data that it was not made from. */
 typedef struct caisson_skill_quality {
-    double base, skill; /* perplexities */
-    uint64_t n_tokens;  /* that were scored */
-    bool is_masked;     /* the skill ran under its task mask */
+    size_t struct_size;  /* sizeof(caisson_skill_quality) */
+    const char *metric;  /* "ppl", ... */
+    double backbone;     /* without the skill */
+    double overlaid;     /* with it */
+    uint64_t tokens;     /* that were scored */
+    bool masked;         /* the skill ran under its task mask */
+    const char *file;    /* what to call the data; NULL = nothing */
+    const void *dataset; /* its dataset_n bytes: their SHA-256 is kept */
+    size_t dataset_n;
 } caisson_skill_quality;
 
-/* Measures the base and the skill on a text that neither was made from (f32 arithmetic, windows of
- * 512 tokens as `caisson ppl`) and writes both figures and the text's SHA-256 into the skill's
- * record. */
-CAISSON_API caisson_status caisson_skill_measure(const char *path, const char *id, const char *text,
-                                                 size_t n,
-                                                 const caisson_skill_measure_options *options,
-                                                 caisson_skill_quality *ret, caisson_error *err);
+/* Writes the quality into the skill's record, in place of one that is there. Errors:
+ * CAISSON_E_MISSING (no skill, or one without a record), _ARG, _BUSY, _IO, _NOMEM. */
+CAISSON_API caisson_status caisson_skill_set_quality(const char *path, const char *id,
+                                                     const caisson_skill_quality *quality,
+                                                     caisson_error *err);
 
 /* ---- skills that change within an answer ---- */
 

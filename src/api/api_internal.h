@@ -7,6 +7,7 @@
 
 #include "caisson.h"
 
+#include "base/crypto.h"
 #include "base/log.h"
 #include "engine/calibrate.h"
 #include "engine/dynamic.h"
@@ -101,6 +102,10 @@ caisson_status csn_api_open_cmf(const char *path, const caisson_open_options *o,
 /* At the end of an open: are they still those files? */
 caisson_status csn_api_still_signed(const csn_api_signed *files, caisson_error *err);
 void csn_api_signed_done(csn_api_signed *files);
+
+/* SHA-256 of n bytes as text. */
+caisson_status csn_api_sha256_hex(const void *bytes, size_t n, char ret[2 * CSN_SHA256_BYTES + 1],
+                                  caisson_error *err);
 
 /* Moves a buffer's bytes to the caller (caisson_text_free frees them). */
 caisson_text csn_api_take_text(csn_buf *buf);

@@ -3,6 +3,7 @@
 #include "api_internal.h"
 
 #include "base/alloc.h"
+#include "base/hex.h"
 
 enum { MAX_STRUCT_BYTES = 4096 };
 
@@ -45,6 +46,22 @@ caisson_status csn_api_no_tokenizer(const caisson_model *model, caisson_error *e
 caisson_status csn_api_cannot_run(const caisson_model *model, caisson_error *err) {
     return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = model->path,
                     .what = "the model was opened with text_only: it cannot run");
+}
+
+caisson_status csn_api_sha256_hex(const void *bytes, size_t n, char ret[2 * CSN_SHA256_BYTES + 1],
+                                  caisson_error *err) {
+    csn_sha256 *s;
+    uint8_t digest[CSN_SHA256_BYTES];
+    CSN_TRY(csn_sha256_new(&s, err));
+    caisson_status status = csn_sha256_add(s, bytes, n, err);
+    if (status == CAISSON_OK) {
+        status = csn_sha256_end(s, digest, err);
+    }
+    csn_sha256_free(s);
+    if (status == CAISSON_OK) {
+        csn_hex_encode(digest, sizeof(digest), ret);
+    }
+    return status;
 }
 
 caisson_text csn_api_take_text(csn_buf *buf) {

@@ -4,8 +4,6 @@
 
 #include "api_internal.h"
 #include "base/alloc.h"
-#include "base/crypto.h"
-#include "base/hex.h"
 #include "caisson/limits.h"
 #include "engine/prune.h"
 
@@ -172,25 +170,9 @@ caisson_status caisson_mask_make(const char *path, const char *name,
 
 /* ---- quality, remove ---- */
 
-static caisson_status sha256_hex(const void *bytes, size_t n, char ret[2 * CSN_SHA256_BYTES + 1],
-                                 caisson_error *err) {
-    csn_sha256 *s;
-    uint8_t digest[CSN_SHA256_BYTES];
-    CSN_TRY(csn_sha256_new(&s, err));
-    caisson_status status = csn_sha256_add(s, bytes, n, err);
-    if (status == CAISSON_OK) {
-        status = csn_sha256_end(s, digest, err);
-    }
-    csn_sha256_free(s);
-    if (status == CAISSON_OK) {
-        csn_hex_encode(digest, sizeof(digest), ret);
-    }
-    return status;
-}
-
 static caisson_status put_quality(const caisson_mask_quality *q, csn_buf *out, caisson_error *err) {
     char sha256[2 * CSN_SHA256_BYTES + 1];
-    CSN_TRY(sha256_hex(q->dataset, q->dataset_n, sha256, err));
+    CSN_TRY(csn_api_sha256_hex(q->dataset, q->dataset_n, sha256, err));
     csn_jw w = csn_jw_begin(out, err);
     csn_jw_object(&w);
     csn_jw_key(&w, CSN_STR("metric"));

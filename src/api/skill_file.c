@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Skills of a file: added, measured, removed. */
+/* Skills of a file: added, judged, removed. */
 #include <math.h>
 
 #include "api_internal.h"
 #include "base/alloc.h"
-#include "base/crypto.h"
-#include "base/hex.h"
 #include "caisson/skill.h"
 #include "convert/skill_add.h"
 #include "engine/fit.h"
-#include "engine/score.h"
 
-enum { MAX_PROMPTS = 1 << 20, DEFAULT_RANK = 2, MEASURE_CTX = 512, MAX_JSON = 1 << 26 };
+enum { MAX_PROMPTS = 1 << 20, DEFAULT_RANK = 2, MAX_JSON = 1 << 26 };
 
 typedef struct bridge {
     bool (*on_progress)(void *ctx, const char *stage, uint64_t done, uint64_t total);
@@ -188,125 +185,52 @@ caisson_status caisson_skill_remove(const char *path, const char *id, caisson_er
     return csn_skill_remove(csn_fs_os(), path, csn_str_from(id), err);
 }
 
-/* ---- measure ---- */
+/* ---- quality ---- */
 
-static caisson_status sha256(const char *text, size_t n, char hex[2 * CSN_SHA256_BYTES + 1],
-                             caisson_error *err) {
-    uint8_t digest[CSN_SHA256_BYTES];
-    csn_sha256 *h;
-    CSN_TRY(csn_sha256_new(&h, err));
-    caisson_status s = csn_sha256_add(h, text, n, err);
-    if (s == CAISSON_OK) {
-        s = csn_sha256_end(h, digest, err);
-    }
-    csn_sha256_free(h);
-    if (s == CAISSON_OK) {
-        csn_hex_encode(digest, sizeof(digest), hex);
-    }
-    return s;
-}
-
-static caisson_status score(caisson_model *m, const char *skill, const caisson_ids *ids,
-                            const caisson_skill_measure_options *o, const csn_progress *progress,
-                            csn_score *ret, bool *ret_masked, caisson_error *err) {
-    uint32_t trained = m->cmf->arch.max_position_embeddings;
-    csn_session *s;
-    csn_session_options so = {.n_ctx = trained < MEASURE_CTX ? trained : MEASURE_CTX,
-                              .n_threads = o->n_threads,
-                              .compute = CSN_COMPUTE_F32,
-                              .skill = skill,
-                              .task = skill == NULL ? "" : NULL};
-    CSN_TRY(csn_session_new(m->model, &so, &s, err));
-    *ret_masked = csn_session_active_mask(s) != NULL;
-    caisson_status status =
-        csn_score_text(s, ids->id, ids->n, caisson_model_bos(m), progress, ret, err);
-    csn_session_free(s);
-    if (status == CAISSON_OK && ret->n == 0) {
-        return csn_api_bad_arg(err, "the text is too short: no token has one before it");
-    }
-    return status;
-}
-
-static caisson_status write_quality(const caisson_skill_quality *q, const char *sha,
-                                    const caisson_skill_measure_options *o, csn_buf *out,
+static caisson_status write_quality(const caisson_skill_quality *q, csn_buf *out,
                                     caisson_error *err) {
+    char sha256[2 * CSN_SHA256_BYTES + 1];
+    CSN_TRY(csn_api_sha256_hex(q->dataset, q->dataset_n, sha256, err));
     csn_jw w = csn_jw_begin(out, err);
     csn_jw_object(&w);
     csn_jw_key(&w, CSN_STR("metric"));
-    csn_jw_str(&w, CSN_STR("ppl"));
+    csn_jw_str(&w, csn_str_from(q->metric));
     csn_jw_key(&w, CSN_STR("backbone"));
-    csn_jw_f64(&w, q->base);
+    csn_jw_f64(&w, q->backbone);
     csn_jw_key(&w, CSN_STR("overlaid"));
-    csn_jw_f64(&w, q->skill);
+    csn_jw_f64(&w, q->overlaid);
     csn_jw_key(&w, CSN_STR("dataset_sha256"));
-    csn_jw_str(&w, csn_str_from(sha));
-    if (o->text_name != NULL) {
+    csn_jw_str(&w, csn_str_from(sha256));
+    if (q->file != NULL) {
         csn_jw_key(&w, CSN_STR("file"));
-        csn_jw_str(&w, csn_str_from(o->text_name));
+        csn_jw_str(&w, csn_str_from(q->file));
     }
     csn_jw_key(&w, CSN_STR("tokens"));
-    csn_jw_u64(&w, q->n_tokens);
+    csn_jw_u64(&w, q->tokens);
     csn_jw_key(&w, CSN_STR("masked"));
-    csn_jw_bool(&w, q->is_masked);
+    csn_jw_bool(&w, q->masked);
     csn_jw_object_end(&w);
     return csn_jw_end(&w);
 }
 
-static caisson_status measure(caisson_model *m, const char *id, const char *text, size_t n,
-                              const caisson_skill_measure_options *o, caisson_skill_quality *ret,
-                              caisson_error *err) {
-    bridge b = {.on_progress = o->on_progress, .ctx = o->ctx};
-    csn_progress progress = {on_progress, &b};
-    const csn_cmf_skill *skill;
-    csn_score base;
-    csn_score own;
-    bool unused;
-    caisson_ids ids = {0};
-    CSN_TRY(csn_cmf_find_skill(m->cmf, csn_str_from(id), &skill, err));
-    CSN_TRY(caisson_model_tokenize(m, text, n, 0, &ids, err));
-    caisson_skill_quality q = {0};
-    caisson_status s = score(m, NULL, &ids, o, &progress, &base, &unused, err);
-    if (s == CAISSON_OK) {
-        s = score(m, id, &ids, o, &progress, &own, &q.is_masked, err);
-    }
-    caisson_ids_free(&ids);
-    if (s == CAISSON_OK) {
-        q.base = exp(base.nll / (double)base.n);
-        q.skill = exp(own.nll / (double)own.n);
-        q.n_tokens = own.n;
-        *ret = q;
-    }
-    return s;
-}
-
-caisson_status caisson_skill_measure(const char *path, const char *id, const char *text, size_t n,
-                                     const caisson_skill_measure_options *options,
-                                     caisson_skill_quality *ret, caisson_error *err) {
+caisson_status caisson_skill_set_quality(const char *path, const char *id,
+                                         const caisson_skill_quality *quality, caisson_error *err) {
     CSN_API_ERR(err);
-    CSN_API_NEED(path != NULL && id != NULL && text != NULL && ret != NULL, err,
-                 "path, id, text and ret must not be NULL");
-    caisson_skill_measure_options o;
-    CSN_TRY(csn_api_options(options, sizeof(o), &o, err));
-    caisson_model *m;
-    caisson_skill_quality q = {0};
-    char sha[2 * CSN_SHA256_BYTES + 1];
+    CSN_API_NEED(path != NULL && id != NULL && quality != NULL, err,
+                 "path, id and quality must not be NULL");
+    caisson_skill_quality q;
+    CSN_TRY(csn_api_options(quality, sizeof(q), &q, err));
+    CSN_API_NEED(q.metric != NULL && (q.dataset != NULL || q.dataset_n == 0), err,
+                 "a quality needs its metric and the data");
+    CSN_API_NEED(isfinite(q.backbone) && isfinite(q.overlaid), err, "a quality is a finite number");
     csn_buf json = CSN_BUF_INIT(MAX_JSON);
-    caisson_open_options open = {.struct_size = sizeof(open), .no_chat = true};
-    CSN_TRY(sha256(text, n, sha, err));
-    CSN_TRY(caisson_model_open(path, &open, &m, err));
-    caisson_status s = measure(m, id, text, n, &o, &q, err);
-    caisson_model_close(m);
-    if (s == CAISSON_OK) {
-        s = write_quality(&q, sha, &o, &json, err);
-    }
+    caisson_status s = write_quality(&q, &json, err);
     if (s == CAISSON_OK) {
         s = csn_skill_set_quality(csn_fs_os(), path, csn_str_from(id), csn_buf_view(&json), err);
     }
     csn_buf_free(&json);
     if (s != CAISSON_OK) {
         csn_error_file(err, path);
-        return s;
     }
-    *ret = q;
-    return CAISSON_OK;
+    return s;
 }

@@ -86,11 +86,7 @@ caisson_status csn_donor_payload(const csn_cmf *c, const csn_tensor *t, csn_buf 
 
 static caisson_status check_shape(csn_str name, const csn_shape *want, const csn_shape *have,
                                   caisson_error *err) {
-    bool same = want->n_dims == have->n_dims;
-    for (uint32_t i = 0; same && i < want->n_dims; i++) {
-        same = want->dim[i] == have->dim[i];
-    }
-    if (same) {
+    if (csn_shape_eq(want, have)) {
         return CAISSON_OK;
     }
     char w[96];

@@ -229,10 +229,7 @@ static caisson_status add(job *j, csn_fs *fs, const char *path, const char *dono
                             .tensor = j->id, .what = "the file has a skill of this id");
         }
     }
-    if (csn_cmf_is_skill_file(j->base)) {
-        return CSN_FAIL(j->err, CAISSON_E_UNSUPPORTED, .file = path, .section = "envelope",
-                        .what = "the file is a skill by itself, not a model: it needs its base");
-    }
+    CSN_TRY(csn_skill_check_model(j->base, j->err));
     CSN_TRY(csn_donor_open(fs, donor, j->o->log, &j->donor, j->err));
     CSN_TRY(csn_pool_new(j->o->n_threads, &j->pool, j->err));
     CSN_TRY(CSN_NEW(j->base->arch.n_layers, &j->layers, j->err));

@@ -4,6 +4,19 @@
 #include "convert/skill_add.h"
 #include "convert/skill_internal.h"
 
+caisson_status csn_skill_check_model(const csn_cmf *c, caisson_error *err) {
+    if (csn_cmf_is_skill_file(c)) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = c->file->path, .section = "envelope",
+                        .what = "the file is a skill by itself, not a model: it needs its base");
+    }
+    if (csn_jval_kind(csn_jval_get(c->header, "shard")) == CSN_JSON_OBJECT) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = c->file->path, .section = "header",
+                        .tensor = CSN_STR("shard"),
+                        .what = "skills are added to a model in one file: caisson merge makes one");
+    }
+    return CAISSON_OK;
+}
+
 caisson_status csn_skill_set_registry(csn_cmf_append *a, const csn_buf *skills,
                                       caisson_error *err) {
     csn_buf header = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
@@ -73,7 +86,10 @@ static caisson_status edit(csn_fs *fs, const char *path, csn_str id, csn_str qua
     csn_cmf_append *a;
     const csn_cmf_skill *skill;
     CSN_TRY(csn_cmf_append_begin(fs, path, &a, err));
-    caisson_status s = csn_cmf_find_skill(csn_cmf_append_cmf(a), id, &skill, err);
+    caisson_status s = csn_skill_check_model(csn_cmf_append_cmf(a), err);
+    if (s == CAISSON_OK) {
+        s = csn_cmf_find_skill(csn_cmf_append_cmf(a), id, &skill, err);
+    }
     if (s == CAISSON_OK && quality.len > 0 && skill->record == NULL) {
         s = CSN_FAIL(err, CAISSON_E_MISSING, .section = "header", .tensor = id,
                      .what = "the skill has no record in the registry");

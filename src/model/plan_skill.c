@@ -17,11 +17,7 @@ static caisson_status find(struct csn_maker *m, csn_str skill, const csn_tensor 
     if (mine == NULL) {
         return CAISSON_OK;
     }
-    bool same = mine->shape.n_dims == t->shape.n_dims;
-    for (uint32_t d = 0; same && d < t->shape.n_dims; d++) {
-        same = mine->shape.dim[d] == t->shape.dim[d];
-    }
-    if (!same) {
+    if (!csn_shape_eq(&mine->shape, &t->shape)) {
         char want[96];
         char got[96];
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "directory", .tensor = mine->name,

@@ -22,6 +22,7 @@ typedef struct csn_shape {
 
 /* Product of the dims, 1 for a scalar. False on overflow of u64. */
 bool csn_shape_count(const csn_shape *s, uint64_t *ret);
+bool csn_shape_eq(const csn_shape *a, const csn_shape *b);
 /* The shape as "[2, 3]" into buf; returns buf. */
 const char *csn_shape_text(const csn_shape *s, char *buf, size_t n);
 

@@ -83,6 +83,14 @@ const csn_dtype *csn_dtype_by_safetensors(csn_str name) {
     return NULL;
 }
 
+bool csn_shape_eq(const csn_shape *a, const csn_shape *b) {
+    bool same = a->n_dims == b->n_dims;
+    for (uint32_t i = 0; same && i < a->n_dims; i++) {
+        same = a->dim[i] == b->dim[i];
+    }
+    return same;
+}
+
 bool csn_shape_count(const csn_shape *s, uint64_t *ret) {
     uint64_t n = 1;
     for (uint32_t i = 0; i < s->n_dims; i++) {

@@ -179,6 +179,10 @@ static caisson_status read_section_hashes(csn_cmf *c, const csn_jval *v, caisson
         if (text.ptr == NULL || c->envelope.len[i] != 0) {
             continue;
         }
+        if (i == CSN_CMF_VOCAB && csn_cmf_is_skill_file(c)) {
+            c->section_hash[i] = (csn_str){0}; /* the reference leaves the specialist's there */
+            continue;
+        }
         if (c->envelope.off[i] == 0 || !csn_cmf_parse_hash(text, &h) || h != 0) {
             return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = CSN_STR("section_hashes"),
                             .what = "hash of a section that is not there",

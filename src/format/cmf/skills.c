@@ -57,30 +57,16 @@ static void count_tensors(csn_cmf *c) {
     }
 }
 
-/* A record that names layers has tensors; those of a skill by itself bear the base's names, and
- * those of a shard may lie in another. */
-static caisson_status check_records(const csn_cmf *c, caisson_error *err) {
-    bool is_shard = csn_jval_kind(csn_jval_get(c->header, "shard")) == CSN_JSON_OBJECT;
-    for (uint32_t i = 0; i < c->n_skills; i++) {
-        const csn_cmf_skill *s = &c->skills[i];
-        const csn_jval *layers = csn_jval_get(s->record, "layers");
-        for (csn_jiter it = csn_jval_iter(layers); csn_jiter_next(&it);) {
-            uint64_t layer = 0; /* a number: checked with the header */
-            (void)csn_jval_u64(it.value, &layer);
-            if (layer >= c->arch.n_layers) {
-                return CSN_FAIL(err, CAISSON_E_PARSE, .section = "header", .tensor = s->id,
-                                .what = "the skill names a layer that the model does not have",
-                                CSN_VALUES(c->arch.n_layers - 1, layer));
-            }
-        }
-        /* of equal ids any one may have been counted */
-        bool is_counted = (i == 0 || !csn_str_eq(s->id, s[-1].id)) &&
-                          (i + 1 == c->n_skills || !csn_str_eq(s->id, s[1].id));
-        bool is_alone = csn_jval_kind(csn_jval_get(s->record, "base_dir_hash")) == CSN_JSON_STRING;
-        if (!is_shard && !is_alone && is_counted && csn_jval_len(layers) > 0 && s->n_tensors == 0) {
+/* Whether the layers have tensors is not asked: a model that a skill file was applied to keeps the
+ * record, and its tensors bear the base's names. */
+static caisson_status check_layers(const csn_cmf *c, const csn_cmf_skill *s, caisson_error *err) {
+    for (csn_jiter it = csn_jval_iter(csn_jval_get(s->record, "layers")); csn_jiter_next(&it);) {
+        uint64_t layer = 0; /* a number: checked with the header */
+        (void)csn_jval_u64(it.value, &layer);
+        if (layer >= c->arch.n_layers) {
             return CSN_FAIL(err, CAISSON_E_PARSE, .section = "header", .tensor = s->id,
-                            .what = "the skill names layers, but the file has no tensor of it",
-                            CSN_VALUES(csn_jval_len(layers), 0));
+                            .what = "the skill names a layer that the model does not have",
+                            CSN_VALUES(c->arch.n_layers - 1, layer));
         }
     }
     return CAISSON_OK;
@@ -101,6 +87,7 @@ caisson_status csn_cmf_parse_skills(csn_cmf *c, caisson_error *err) {
         s[n] = (csn_cmf_skill){.record = it.value};
         CSN_TRY(
             csn_jfields_read(it.value, fields, CSN_N_FIELDS(fields), "skills", &s[n], NULL, err));
+        CSN_TRY(check_layers(c, &s[n], err));
         const csn_jval *selection = csn_jval_get(it.value, "selection");
         if (csn_jval_kind(selection) == CSN_JSON_OBJECT) {
             CSN_TRY(csn_cmf_parse_selection(c, selection, s[n].id, &s[n].selection, err));
@@ -123,7 +110,7 @@ caisson_status csn_cmf_parse_skills(csn_cmf *c, caisson_error *err) {
     }
     c->skills = s;
     count_tensors(c);
-    return check_records(c, err);
+    return CAISSON_OK;
 }
 
 bool csn_cmf_is_skill_file(const csn_cmf *c) {

@@ -139,7 +139,6 @@ static void records_that_contradict_the_file_are_refused(void **state) {
     } cases[] = {
         {"[{\"id\":\"a\",\"layers\":[1]}]", "does not have"},
         {"[{\"id\":\"a\",\"layers\":[18446744073709551615]}]", "does not have"},
-        {"[{\"id\":\"b\",\"layers\":[0]}]", "no tensor"},
         {"[{\"id\":\"a\",\"selection\":{\"metric\":\"cosine\",\"phi_layer\":0,\"mean\":\"" ZEROS
          "\",\"basis\":\"\"}}]",
          "metric"},
@@ -152,8 +151,27 @@ static void records_that_contradict_the_file_are_refused(void **state) {
     }
     csn_cmf *c = NULL;
     caisson_error err;
-    ASSERT_OK(open_with("[{\"id\":\"b\",\"input_mask_task\":\"x\"}]", &c, &err), &err);
-    csn_cmf_close(c); /* a skill may be a mask alone */
+    ASSERT_OK(open_with("[{\"id\":\"b\",\"layers\":[0],\"input_mask_task\":\"x\"}]", &c, &err),
+              &err);
+    csn_cmf_close(c); /* a skill may be a mask alone, or have been applied */
+}
+
+/* The format's reference leaves the hash of the tokenizer in a skill file, which has none. */
+static void a_skill_file_may_tell_the_hash_of_its_models_tokenizer(void **state) {
+    (void)state;
+    static const char keys[] = ",\"section_hashes\":{\"vocab\":\"0123456789abcdef\"}}";
+    csn_buf header = CSN_BUF_INIT(1 << 16);
+    caisson_error err;
+    csn_cmf *c = NULL;
+    size_t n = sizeof(CMF_EDIT_HEADER) - 2;
+    ASSERT_OK(csn_buf_printf(&header, &err, "%.*s%s", (int)n, CMF_EDIT_HEADER, keys), &err);
+    cmf_bytes b = cmf_build(csn_buf_view(&header), NULL, 0, 0);
+    ASSERT_STATUS(cmf_open_bytes(&fs, b, &c, &err), CAISSON_E_PARSE);
+    cmf_put(b, 12, 4, 1 | 1 << 6);
+    ASSERT_OK(cmf_open_bytes(&fs, b, &c, &err), &err);
+    csn_cmf_close(c);
+    csn_buf_free(&header);
+    free(b.p);
 }
 
 /* Megabytes of text are refused by their length, whatever they say. */
@@ -182,6 +200,7 @@ int main(void) {
         cmocka_unit_test(without_rank_the_basis_tells_it),
         cmocka_unit_test(bad_descriptors_are_refused_by_name),
         cmocka_unit_test(records_that_contradict_the_file_are_refused),
+        cmocka_unit_test(a_skill_file_may_tell_the_hash_of_its_models_tokenizer),
         cmocka_unit_test(absurd_base64_is_not_decoded),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
