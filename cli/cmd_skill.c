@@ -118,6 +118,8 @@ static const struct {
     {"add", true, cli_skill_add},
     {"remove", true, cli_skill_remove},
     {"quality", true, cli_skill_quality},
+    {"export", true, cli_skill_export},
+    {"apply", true, cli_skill_apply},
 };
 
 static int run(const cli_args *args) {
@@ -131,8 +133,8 @@ static int run(const cli_args *args) {
         }
         return actions[i].run(args, args->positional[1], cli_text(args, "id", third));
     }
-    return cli_usage_error(args->command,
-                           "what to do: list, route, explain, add, remove or quality");
+    return cli_usage_error(
+        args->command, "what to do: list, route, explain, add, remove, quality, export or apply");
 }
 
 static const char *tensors_choice(unsigned i) {
@@ -197,6 +199,20 @@ static const cli_option options[] = {
      .max = 1000,
      .help = "add: leave out tensors with ||donor - base|| / ||base|| below X",
      .by_default = "0: what is not equal"},
+    {.name = "output",
+     .short_name = "o",
+     .kind = CLI_PATH,
+     .value = "FILE",
+     .help = "export, apply: the file to write"},
+    {.name = "base",
+     .kind = CLI_PATH,
+     .value = "BASE",
+     .help = "export: the model that the skill is for",
+     .by_default = "FILE itself"},
+    {.name = "overwrite", .kind = CLI_FLAG, .help = "export, apply: replace an existing file"},
+    {.name = "force",
+     .kind = CLI_FLAG,
+     .help = "apply: on another base than the skill was cut from; noted in the result"},
     {.name = "text",
      .kind = CLI_PATH,
      .value = "FILE",
@@ -206,8 +222,8 @@ static const cli_option options[] = {
 
 const cli_command cli_cmd_skill = {
     .name = "skill",
-    .summary = "The skills of a .cmf file: show, route to, add, measure, remove",
-    .positionals = "list|route|explain|add|remove|quality FILE [ID]",
+    .summary = "The skills of a .cmf file: show, route to, add, measure, cut out, remove",
+    .positionals = "list|route|explain|add|remove|quality|export|apply FILE [ID|SKILL]",
     .min_args = 2,
     .max_args = 3,
     .groups = {options, cli_blend_options, cli_model_options, cli_json_options, cli_common_options},
@@ -221,10 +237,16 @@ const cli_command cli_cmd_skill = {
         "with it and appends the tensors that differ; quality measures perplexity with and without "
         "a skill on a held-out text and notes it in the file; remove takes a skill out of the "
         "lists (its bytes stay until the file is compacted). The file grows behind its end: a "
-        "program that has it open keeps the model that it opened.",
+        "program that has it open keeps the model that it opened.\n"
+        "export writes a skill as a small file that is bound to the bytes of its base: skill ID of "
+        "FILE, or, if FILE has none of that name, what differs between FILE and --base. apply lays "
+        "such a file over its base and gives the model that it was cut from; another base is "
+        "refused unless --force is given.",
     .examples = "caisson skill list model.cmf\n"
                 "caisson skill add model.cmf --id sql --from sql-finetune/ --prompts sql.txt\n"
                 "caisson skill quality model.cmf sql --text held-out.txt\n"
+                "caisson skill export tuned.cmf sql --base model.cmf -o sql.cmf\n"
+                "caisson skill apply model.cmf sql.cmf -o again.cmf\n"
                 "caisson skill route model.cmf -p \"SELECT name FROM\" --json\n"
                 "caisson run model.cmf --skill auto \"Which customers bought nothing?\"",
     .run = run,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* skill add, remove, quality: what changes the skills of a file. */
+/* skill add, remove, quality, export, apply: what changes the skills of a file or makes a new one.
+ */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -213,8 +214,8 @@ static int score(const cli_args *args, caisson_model *model, const char *id, con
 static int measure(const cli_args *args, const char *path, const char *id, const char *text,
                    size_t n, caisson_skill_quality *ret) {
     caisson_model *model;
-    cli_score base;
-    cli_score own;
+    cli_score base = {0};
+    cli_score own = {0};
     bool unused;
     int rc = cli_open_model(args, path, CLI_PART_RAW, &model);
     if (rc != CLI_OK) {
@@ -258,4 +259,48 @@ int cli_skill_quality(const cli_args *args, const char *path, const char *id) {
     }
     free(text);
     return rc;
+}
+
+static bool on_write(void *ctx, const char *stage, uint64_t done, uint64_t total) {
+    cli_progress_show(ctx, stage, done, total);
+    return !cli_interrupted();
+}
+
+/* export or apply, whose files are named: a bar, and what came of it. */
+static int write_file(const cli_args *args, const char *first, const char *second, bool is_export) {
+    const char *target = cli_text(args, "output", NULL);
+    const char *base = cli_text(args, "base", NULL);
+    cli_progress progress;
+    caisson_error err;
+    caisson_skill_cut_options o = {.struct_size = sizeof(o),
+                                   .name = cli_text(args, "name", NULL),
+                                   .overwrite = cli_has(args, "overwrite"),
+                                   .force = cli_has(args, "force"),
+                                   .on_progress = on_write,
+                                   .ctx = &progress};
+    if (second == NULL || target == NULL) {
+        return cli_usage_error(args->command, is_export ? "skill export FILE ID -o SKILL.cmf"
+                                                        : "skill apply BASE SKILL.cmf -o OUT.cmf");
+    }
+    int rc = cli_check_target(args, target);
+    if (rc != CLI_OK) {
+        return rc;
+    }
+    cli_progress_init(&progress, "tensors", cli_has(args, "json"));
+    caisson_status s = is_export ? caisson_skill_export(first, base, second, target, &o, &err)
+                                 : caisson_skill_apply(first, second, target, &o, &err);
+    cli_progress_end(&progress);
+    if (s != CAISSON_OK) {
+        return cli_fail(args, &err);
+    }
+    printf("wrote %s\n", target);
+    return CLI_OK;
+}
+
+int cli_skill_export(const cli_args *args, const char *path, const char *id) {
+    return write_file(args, path, id, true);
+}
+
+int cli_skill_apply(const cli_args *args, const char *path, const char *skill) {
+    return write_file(args, path, skill, false);
 }

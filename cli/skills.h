@@ -43,5 +43,7 @@ int cli_skill_explain(const cli_args *args, const char *path, const char *id);
 int cli_skill_add(const cli_args *args, const char *path, const char *id);
 int cli_skill_remove(const cli_args *args, const char *path, const char *id);
 int cli_skill_quality(const cli_args *args, const char *path, const char *id);
+int cli_skill_export(const cli_args *args, const char *path, const char *id);
+int cli_skill_apply(const cli_args *args, const char *path, const char *skill);
 
 #endif

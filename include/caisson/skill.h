@@ -135,6 +135,33 @@ CAISSON_API caisson_status caisson_skill_set_quality(const char *path, const cha
                                                      const caisson_skill_quality *quality,
                                                      caisson_error *err);
 
+/* ---- skills by themselves: small files that are bound to the bytes of a base ---- */
+
+typedef struct caisson_skill_cut_options {
+    size_t struct_size; /* sizeof(caisson_skill_cut_options) */
+    const char *name;   /* export: for people; NULL = the skill's own */
+    bool overwrite;     /* replace an existing target */
+    bool force;         /* apply: on another base too; noted in the result's provenance */
+    bool (*on_progress)(void *ctx, const char *stage, uint64_t done, uint64_t total);
+    void *ctx;
+} caisson_skill_cut_options;
+
+/* Writes skill `id` of the model at `path` as a file by itself for the model at `base` (NULL = the
+ * model itself). If the model has no skill of this id it is taken for a specialist: what differs
+ * from the base is the skill. Errors: CAISSON_E_MISSING, _ARG (a bad id; nothing differs), _PARSE
+ * (of another architecture or size), _EXISTS, _HASH (a damaged tensor), _IO, ... */
+CAISSON_API caisson_status caisson_skill_export(const char *path, const char *base, const char *id,
+                                                const char *target,
+                                                const caisson_skill_cut_options *options,
+                                                caisson_error *err);
+/* Writes the model that the skill file was cut from: its tensors, header and masks over the base's.
+ * Errors: CAISSON_E_PARSE (not a skill by itself), _HASH (cut from another base, unless force),
+ * _EXISTS, ... */
+CAISSON_API caisson_status caisson_skill_apply(const char *base, const char *skill,
+                                               const char *target,
+                                               const caisson_skill_cut_options *options,
+                                               caisson_error *err);
+
 /* ---- skills that change within an answer ---- */
 
 typedef struct caisson_dynamic_step { /* a token of the answer that was evaluated */

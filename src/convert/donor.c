@@ -79,7 +79,8 @@ caisson_status csn_donor_payload(const csn_cmf *c, const csn_tensor *t, csn_buf 
                                  caisson_error *err) {
     ret->len = 0;
     CSN_TRY(csn_buf_reserve(ret, (size_t)t->nbytes, err));
-    CSN_TRY(csn_file_read_at(c->file, t->offset, ret->ptr, (size_t)t->nbytes, err));
+    CSN_TRY(csn_file_read_at(csn_cmf_file_of(c, t->i_file)->file, t->offset, ret->ptr,
+                             (size_t)t->nbytes, err));
     ret->len = (size_t)t->nbytes;
     return csn_cmf_check_tensor(c, (uint32_t)(t - c->dir.tensors), ret->ptr, err);
 }

@@ -12,7 +12,7 @@ caisson_status csn_skill_check_model(const csn_cmf *c, caisson_error *err) {
     if (csn_jval_kind(csn_jval_get(c->header, "shard")) == CSN_JSON_OBJECT) {
         return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = c->file->path, .section = "header",
                         .tensor = CSN_STR("shard"),
-                        .what = "skills are added to a model in one file: caisson merge makes one");
+                        .what = "skills belong to a model in one file: caisson merge makes one");
     }
     return CAISSON_OK;
 }

@@ -151,7 +151,8 @@ def fine_tune(path, changed):
         f.write(blob)
 
 
-class Add(tool.Case):
+class Tuned(tool.Case):
+    """A base, and a fine-tuned checkpoint of it."""
     CHANGED = {"model.layers.0.mlp.up_proj.weight": 2.0, "model.layers.1.self_attn.q_proj.weight": 0.5,
                "model.norm.weight": 2.0}
     IDS = ("--tokens", "5,90,200,33,17,301,8", "--decode", "8", "--all", "--top", "344", "--json")
@@ -166,6 +167,8 @@ class Add(tool.Case):
     def convert(self, source, target, quant="q8_row"):
         self.ok("convert", source, "-o", target, "--quant", quant)
 
+
+class Add(Tuned):
     def tensors(self):
         return sorted(t["name"] for t in self.ok("tensor", self.base, "--json").json
                       if t["name"].startswith("skill."))
@@ -280,6 +283,91 @@ class Add(tool.Case):
         self.assertIn("the file has no skill", self.fails(FAILED, "skill", "remove", self.base, "t").err)
         self.fails(FAILED, "skill", "quality", self.base, "t", "--text", self.donor + "/config.json")
         self.assertEqual(tool.read(self.base), before)
+
+
+class Cut(Tuned):
+    """Skills by themselves."""
+    SIDE = json.loads(tool.read(os.path.join(tool.FILES, "tiny-skill-file.json")))
+
+    def setUp(self):
+        super().setUp()
+        self.specialist, self.skill = self.path("specialist.cmf"), self.path("skill.cmf")
+        self.convert(self.donor, self.specialist)
+
+    def cut(self, *more):
+        self.ok("skill", "export", self.specialist, "s", "--base", self.base, "-o", self.skill, *more)
+
+    def test_apply_gives_the_specialist_again(self):
+        self.cut("--name", "S")
+        self.ok("verify", self.skill)
+        self.assertIn("needs its base", self.fails(FAILED, "eval", self.skill, "--tokens", "1").err)
+        self.assertEqual(sorted(t["name"] for t in self.ok("tensor", self.skill, "--json").json),
+                         sorted(self.CHANGED))
+        out = self.path("out.cmf")
+        self.ok("skill", "apply", self.base, self.skill, "-o", out)
+        self.assertEqual(tool.read(out), tool.read(self.specialist))  # byte for byte
+
+    def test_a_skill_of_a_model_travels(self):
+        self.ok("skill", "add", self.base, "--id", "t", "--from", self.donor, "--tensors", "ffn")
+        self.ok("skill", "add", self.base, "--id", "s", "--from", self.donor)
+        self.ok("skill", "export", self.base, "s", "-o", self.skill)
+        out = self.path("out.cmf")
+        self.ok("skill", "apply", self.base, self.skill, "-o", out)
+        self.assertEqual(self.ok("skill", "list", out, "--json").json, [])  # it is the model now
+        keys = ("name", "dtype", "shape", "hash")
+        self.assertEqual([[t[k] for k in keys] for t in self.ok("tensor", out, "--json").json],
+                         [[t[k] for k in keys] for t in self.ok("tensor", self.specialist, "--json").json])
+        self.ok("verify", out)
+
+    def test_another_base_is_refused_unless_forced(self):
+        self.cut()
+        other, out = self.path("other.cmf"), self.path("out.cmf")
+        self.convert(self.path("hf"), other, "q4_block")
+        r = self.fails(FAILED, "skill", "apply", other, self.skill, "-o", out)
+        self.assertIn("another base", r.err)
+        self.assertFalse(os.path.exists(out))
+        self.ok("skill", "apply", other, self.skill, "-o", out, "--force")
+        self.ok("verify", out)
+        note = self.ok("info", out, "--json").json["provenance"]["skill_applied_by_force"]
+        blob = tool.read(self.base)
+        self.assertEqual((note["id"], note["wanted"]),
+                         ("s", "%016x" % struct.unpack_from("<Q", blob, 0x78)))
+        self.assertNotEqual(note["base_dir_hash"], note["wanted"])
+
+    def test_files_of_the_reference(self):
+        base = os.path.join(tool.FILES, self.SIDE["base_file"])
+        skill = os.path.join(tool.FILES, "tiny-skill-file.cmf")
+        out = self.path("out.cmf")
+        self.ok("skill", "apply", base, skill, "-o", out)
+        own = {t["name"]: t["hash"] for t in self.SIDE["tensors"]}
+        side = json.loads(tool.read(base[:-4] + ".json"))
+        got = {t["name"]: t["hash"] for t in self.ok("tensor", out, "--json").json}
+        self.assertEqual(got, {t["name"]: own.get(t["name"], t["hash"]) for t in side["tensors"]})
+        self.assertEqual(self.ok("info", out, "--json").json["masks"]["default_task"], "specialist")
+        wrong = os.path.join(tool.FILES, "tiny-skill-file-wrong-base.cmf")
+        self.assertIn("0123456789abcdef",
+                      self.fails(FAILED, "skill", "apply", base, wrong, "-o", self.path("x")).err)
+
+    def test_what_cannot_be_cut(self):
+        self.assertIn("differs", self.fails(FAILED, "skill", "export", self.specialist, "s", "--base",
+                                            self.specialist, "-o", self.skill).err)
+        self.assertIn("no skill", self.fails(FAILED, "skill", "export", self.base, "s", "-o",
+                                             self.skill).err)
+        self.fails(FAILED, "skill", "export", self.specialist, "s", "--base",
+                   os.path.join(tool.FILES, "tiny-loop.cmf"), "-o", self.skill)
+        self.assertIn("not a skill by itself",
+                      self.fails(FAILED, "skill", "apply", self.base, self.specialist, "-o",
+                                 self.path("x")).err)
+        shard = os.path.join(tool.FILES, "tiny-shard-00001-of-00003.cmf")
+        for r in (self.fails(FAILED, "skill", "export", shard, "s", "--base", self.base, "-o", self.skill),
+                  self.fails(FAILED, "skill", "apply", shard, self.specialist, "-o", self.skill)):
+            self.assertIn("caisson merge", r.err)
+        self.fails(USAGE, "skill", "export", self.specialist, "s")
+        self.fails(USAGE, "skill", "apply", self.base, "-o", self.path("x"))
+        self.cut()
+        self.assertIn("exists", self.fails(FAILED, "skill", "export", self.specialist, "s", "--base",
+                                           self.base, "-o", self.skill).err)
+        self.cut("--overwrite")
 
 
 if __name__ == "__main__":
