@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any text as header.skills of a file with a tensor of skill "a": open, and look at what is there.
  */
-#include "../tests/support/cmf_edit.h"
+#include "support/cmf_edit.h"
 #include "engine/route.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
