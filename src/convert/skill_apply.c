@@ -132,8 +132,11 @@ static caisson_status make_sections(job *j, const csn_jval *ours) {
     CSN_TRY(csn_jw_end(&w));
     CSN_TRY(csn_cmf_read_section(j->skill, CSN_CMF_MASKS, &j->masks, j->err));
     CSN_TRY(csn_cmf_read_section(j->skill, CSN_CMF_VOCAB, &j->vocab, j->err));
-    return j->vocab.len > 0 ? CAISSON_OK
-                            : csn_cmf_read_section(j->base, CSN_CMF_VOCAB, &j->vocab, j->err);
+    if (j->vocab.len > 0) {
+        return CAISSON_OK;
+    }
+    csn_buf_free(&j->vocab);
+    return csn_cmf_read_section(j->base, CSN_CMF_VOCAB, &j->vocab, j->err);
 }
 
 static caisson_status apply(job *j, csn_fs *fs, const char *path) {

@@ -15,10 +15,12 @@ standard output; the last line is `N passed, N failed`.
 
 For each type that both know: verify is green on all sides, tensor lists agree, decoded values agree
 to the bit (reference `dequant`, tool `tensor --npy`, Python reader), and how many payloads the two
-encoders write alike. Beside that signatures, expert masks and skill files of the reference, and
+encoders write alike. Beside that signatures, expert masks, skills and skill files, and
 with --model greedy answers in f32 arithmetic.
 """
 import argparse
+import base64
+import json
 import os
 import re
 import shutil
@@ -33,6 +35,7 @@ for folder in ("tests/cli", "tests/python"):
 import numpy as np  # noqa: E402
 import support  # noqa: E402
 from test_convert import make_hf  # noqa: E402
+from test_skill import Tuned, fine_tune  # noqa: E402
 from caisson_cmf import DTYPES, Model, verify  # noqa: E402
 
 VERSION = "0.5.100"  # of cortiq-cli: the one that the description of the format was checked with
@@ -258,6 +261,51 @@ class Interop:
         assert {n: t.entry.hash for n, t in Model(base).with_skill_file(exported).items()} == hashes
 
 
+    def routes(self, path, prompt):
+        """id -> E as the reference prints it."""
+        text = self.reference("route", path, "-p", prompt, CMF_SDOT="0")
+        return {m[0]: float(m[1]) for m in re.findall(r"^ +(\S+) +E = (\S+)", text, re.M)}
+
+    def skills(self, source):
+        """A skill added by both from one checkpoint: the same payloads, the same description, the same
+        E; then cut out by each and applied by the other."""
+        donor, prompts = make_hf(self.path("donor")), self.path("prompts")
+        fine_tune(donor, Tuned.CHANGED)
+        with open(prompts, "w") as f:
+            f.write("SELECT name FROM t\nSELECT a, b FROM t WHERE\nthe quick brown fox\nhello\n")
+        start, ours, theirs = (self.path(n) for n in ("base.cmf", "ours.cmf", "theirs.cmf"))
+        specialist = self.path("specialist.cmf")
+        self.tool("convert", source, "-o", start, "--quant", "q8_row")
+        self.tool("convert", donor, "-o", specialist, "--quant", "q8_row")
+        shutil.copy(start, ours)
+        self.tool("skill", "add", ours, "--id", "s", "--from", donor, "--prompts", prompts)
+        self.reference("skill", "add", start, "--id", "s", "--from", donor, "--prompts", prompts,
+                       "--tensors", "all", "--min-delta", "0.1", "--output", theirs, CMF_SDOT="0")
+        self.everyone_verifies(ours)
+        a, b = Model(ours), Model(theirs)
+        for key in ("mean", "basis"):  # f16: f32 sums against f64 ones, then rounded
+            x, y = (np.frombuffer(base64.b64decode(m.header["skills"][0]["selection"][key]), "<f2")
+                    for m in (a, b))
+            assert len(x) == len(y) and abs(x.astype(float) - y).max() < 1e-3 * abs(x).max(), key
+        added = [n for n in b.tensors if n.startswith("skill.")]
+        assert added and all(a.tensors[n].entry.hash == b.tensors[n].entry.hash for n in added)
+        for prompt in ("SELECT x FROM", "the lazy dog", "hello world"):
+            got = json.loads(self.tool("skill", "route", theirs, "-p", prompt, "--json"))["skills"]
+            for name, e in self.routes(ours, prompt).items():
+                assert abs([s["error"] for s in got if s["id"] == name][0] - e) < 6e-5, (prompt, e)
+        tensors = {n: t.entry.hash for n, t in Model(specialist).tensors.items()}
+        cut = {who: self.path("cut-%s.cmf" % who) for who in ("tool", "reference")}
+        self.tool("skill", "export", specialist, "s", "--base", start, "-o", cut["tool"])
+        self.reference("skill", "export", specialist, "--base", start, "--id", "s", "-o",
+                       cut["reference"])
+        for file, program in ((cut["tool"], self.reference), (cut["reference"], self.tool)):
+            self.everyone_verifies(file)
+            out = file[:-4] + "-applied.cmf"
+            program("skill", "apply", start, file, "-o", out)
+            self.everyone_verifies(out)
+            assert {n: t.entry.hash for n, t in Model(out).tensors.items()} == tensors
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     ap.add_argument("--build", action="store_true")
@@ -305,6 +353,7 @@ def every_case(run):
     run.case("our shards", run.shards_of_ours, source)
     run.case("shards of another writer, merged", run.shards_of_theirs)
     run.case("a file that we grew, and compacted", run.grown_by_ours)
+    run.case("skills, added, routed, cut and applied", run.skills, source)
     for quant in TYPES:
         run.case("reads the reference's %s" % quant, run.theirs, quant, source)
     for quant in written:
