@@ -131,17 +131,37 @@ csn_outliers csn_q1t_outliers(const csn_matrix *m, uint64_t row, uint64_t c0, ui
     return (csn_outliers){entries, c1 == m->cols ? n : find(entries, n, c1)};
 }
 
+/* The digits of a byte, the last first: what csn_q1t_weight says, step by step. */
+static void decode_tile(const uint8_t *tile, float out[CSN_GROUP]) {
+    float s = csn_half_to_f32(csn_load16(tile));
+    const float value[3] = {0, s, -s};
+    float all[35];
+    for (unsigned j = 0; j < 7; j++) {
+        uint32_t fraction = tile[2 + j] * 270u & 0xffffu;
+        for (unsigned k = 5; k-- > 0;) {
+            fraction *= 3;
+            all[5 * j + k] = value[fraction >> 16];
+            fraction &= 0xffffu;
+        }
+    }
+    memcpy(out, all, CSN_GROUP * sizeof(float));
+}
+
 static void decode_tiles(const csn_matrix *m, uint64_t i0, uint64_t n, float *out) {
     uint64_t end = i0 + n;
     while (i0 < end) {
-        uint64_t g = i0 / CSN_GROUP;
-        uint64_t stop = (g + 1) * CSN_GROUP < end ? (g + 1) * CSN_GROUP : end;
-        const uint8_t *tile = m->data + CSN_Q1T_TILE * g;
-        float s = csn_half_to_f32(csn_load16(tile));
-        const float value[3] = {-s, 0, s};
-        for (; i0 < stop; i0++) {
-            *out++ = value[csn_q1t_weight(tile, (unsigned)(i0 % CSN_GROUP)) + 1];
+        uint64_t k = i0 % CSN_GROUP;
+        uint64_t part = CSN_GROUP - k < end - i0 ? CSN_GROUP - k : end - i0;
+        const uint8_t *tile = m->data + i0 / CSN_GROUP * CSN_Q1T_TILE;
+        if (part == CSN_GROUP) {
+            decode_tile(tile, out);
+        } else {
+            float whole[CSN_GROUP];
+            decode_tile(tile, whole);
+            memcpy(out, whole + k, part * sizeof(float));
         }
+        i0 += part;
+        out += part;
     }
 }
 
