@@ -153,8 +153,8 @@ static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t to
 }
 
 static int make(const cli_args *args, const char *path, const char *name) {
-    char *text;
-    size_t n;
+    char *text = NULL;
+    size_t n = 0;
     int rc = read_text(args, &text, &n);
     if (rc != CLI_OK) {
         return rc;
@@ -241,14 +241,14 @@ static int print_measured(const cli_args *args, const char *name, const caisson_
 }
 
 static int measure(const cli_args *args, const char *path, const char *name) {
-    char *text;
-    size_t n;
+    char *text = NULL;
+    size_t n = 0;
     int rc = read_text(args, &text, &n);
     if (rc != CLI_OK) {
         return rc;
     }
-    cli_score dense;
-    cli_score masked;
+    cli_score dense = {0};
+    cli_score masked = {0};
     caisson_error err;
     caisson_model *model = NULL;
     rc = cli_open_model(args, path, CLI_PART_RAW, &model);
