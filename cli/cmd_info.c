@@ -209,12 +209,20 @@ static int print_layers(const cli_args *args, const csn_jval *list) {
     return status == CAISSON_OK ? CLI_OK : cli_fail(args, &err);
 }
 
+static void print_index(const csn_jval *root) {
+    size_t n = csn_jval_len(csn_jval_get(root, "sparse_index"));
+    if (n > 0) {
+        printf("index       %zu entries (deprecated: nothing uses it; --json shows them)\n", n);
+    }
+}
+
 static int print_human(const cli_args *args, const csn_jval *root) {
     print_container(root);
     fputs("arch\n", stdout);
     print_members(csn_jval_get(root, "arch"));
     print_tensors(root);
     print_chat(root);
+    print_index(root);
     bool runs = false;
     (void)csn_jval_bool(csn_jval_get(root, "runs"), &runs);
     if (!runs) {

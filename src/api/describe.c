@@ -203,6 +203,7 @@ caisson_status caisson_file_describe(caisson_file *f, caisson_text *ret, caisson
     put_chat(&w, f->cmf);
     csn_api_put_masks(&w, f->cmf);
     csn_api_put_skills(&w, f->cmf);
+    caisson_status status = csn_api_put_index(&w, f->cmf, err);
     key(&w, "provenance");
     const csn_jval *provenance = csn_jval_get(f->cmf->header, "provenance");
     if (provenance != NULL) {
@@ -212,7 +213,9 @@ caisson_status caisson_file_describe(caisson_file *f, caisson_text *ret, caisson
     }
     put_layers(&w, f);
     csn_jw_object_end(&w);
-    caisson_status status = csn_jw_end(&w);
+    if (status == CAISSON_OK) {
+        status = csn_jw_end(&w);
+    }
     if (status != CAISSON_OK) {
         csn_buf_free(&out);
         return status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Masks and skills of a file as JSON: what each switches on or replaces, counted. */
+/* Masks and skills of a file as JSON, counted: what each switches on or replaces; the sparse index.
+ */
 #include "inspect_internal.h"
 
 static void number(csn_jw *w, csn_str key, uint64_t v) {
@@ -116,4 +117,34 @@ void csn_api_put_skills(csn_jw *w, const csn_cmf *c) {
         csn_jw_object_end(w);
     }
     csn_jw_array_end(w);
+}
+
+caisson_status csn_api_put_index(csn_jw *w, csn_cmf *c, caisson_error *err) {
+    csn_buf section = {0};
+    csn_cmf_index_iter it = {0};
+    csn_cmf_index_entry e;
+    CSN_TRY(csn_cmf_read_section(c, CSN_CMF_INDEX, &section, err));
+    csn_jw_key(w, CSN_STR("sparse_index"));
+    csn_jw_array(w);
+    while (csn_cmf_index_next(csn_buf_view(&section), &it, &e)) {
+        csn_jw_object(w);
+        number(w, CSN_STR("task_id"), e.task_id);
+        number(w, CSN_STR("layer"), e.layer);
+        csn_jw_key(w, CSN_STR("groups"));
+        csn_jw_array(w);
+        for (uint32_t i = 0; i < e.n_groups; i++) {
+            csn_jw_u64(w, (uint64_t)(e.groups[2 * i] | e.groups[2 * i + 1] << 8));
+        }
+        csn_jw_array_end(w);
+        csn_jw_key(w, CSN_STR("heads"));
+        csn_jw_array(w);
+        for (uint32_t i = 0; i < e.n_heads; i++) {
+            csn_jw_u64(w, e.heads[i]);
+        }
+        csn_jw_array_end(w);
+        csn_jw_object_end(w);
+    }
+    csn_jw_array_end(w);
+    csn_buf_free(&section);
+    return CAISSON_OK;
 }

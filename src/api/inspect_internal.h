@@ -14,5 +14,7 @@ struct caisson_file {
 /* The members "masks" and "skills" of an open object (describe_tasks.c). */
 void csn_api_put_masks(csn_jw *w, const csn_cmf *c);
 void csn_api_put_skills(csn_jw *w, const csn_cmf *c);
+/* The member "sparse_index", which is read from the file. */
+caisson_status csn_api_put_index(csn_jw *w, csn_cmf *c, caisson_error *err);
 
 #endif

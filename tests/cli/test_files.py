@@ -96,6 +96,17 @@ class Masks(tool.Case):
         self.assertIn("general code", self.fails(FAILED, *args, "--task", "poetry").err)
 
 
+class SparseIndex(tool.Case):
+    def test_info_shows_it(self):
+        with open(os.path.join(tool.FILES, "tiny-index.json")) as f:
+            want = [{"task_id": e["task_id"], "layer": e["layer_idx"], "groups": e["groups"],
+                     "heads": e["heads"]} for e in json.load(f)["sparse_index"]]
+        path = os.path.join(tool.FILES, "tiny-index.cmf")
+        self.assertEqual(self.ok("info", path, "--json").json["sparse_index"], want)
+        self.assertIn("deprecated", self.ok("info", path).out)
+        self.assertEqual(self.ok("info", TINY, "--json").json["sparse_index"], [])
+
+
 class Skills(tool.Case):
     PATH = os.path.join(tool.FILES, "tiny-skills.cmf")
 

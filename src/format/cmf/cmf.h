@@ -89,6 +89,17 @@ typedef struct csn_cmf_selection {
     float err_mean, err_std; /* of raw errors of prompts it was fitted on; absent: 0 and 1 */
 } csn_cmf_selection;
 
+/* One entry of the sparse index (CMF 7, facts 8): deprecated, shown, used by nothing. */
+typedef struct csn_cmf_index_entry {
+    uint32_t task_id, layer, n_groups, n_heads;
+    const uint8_t *groups; /* [n_groups] u16, little-endian: of 32 neurons each */
+    const uint8_t *heads;  /* [n_heads] */
+} csn_cmf_index_entry;
+typedef struct csn_cmf_index_iter { /* zeroed: before the first */
+    uint32_t i;
+    uint64_t pos;
+} csn_cmf_index_iter;
+
 /* One record of header.skills (CMF 9, facts 10.2). Its tensors are "skill.ID.NAME". */
 typedef struct csn_cmf_skill {
     csn_str id, name, input_mask_task;  /* name, input_mask_task: empty = none */
@@ -177,6 +188,9 @@ caisson_status csn_cmf_read_section(csn_cmf *c, int section, csn_buf *ret, caiss
  * for quality. */
 caisson_status csn_cmf_masks_write(const csn_cmf_masks *masks, const csn_arch *arch, csn_buf *out,
                                    caisson_error *err);
+
+/* The next entry of an index section that open has checked; false behind the last. */
+bool csn_cmf_index_next(csn_str section, csn_cmf_index_iter *it, csn_cmf_index_entry *ret);
 
 /* CAISSON_E_MISSING lists the names that there are; CAISSON_E_ARG: two masks have this one. */
 caisson_status csn_cmf_find_mask(const csn_cmf_masks *masks, csn_str name, const csn_cmf_mask **ret,
