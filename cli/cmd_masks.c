@@ -202,7 +202,7 @@ static int make(const cli_args *args, const char *path, const char *name) {
 
 /* Perplexity of the text under a task ("" = none). */
 static int score(const cli_args *args, caisson_model *model, const char *task, const char *text,
-                 size_t n, cli_score *ret) {
+                 size_t n, caisson_score *ret) {
     caisson_error err;
     caisson_session *session;
     uint32_t trained = caisson_model_n_ctx_train(model);
@@ -212,7 +212,7 @@ static int score(const cli_args *args, caisson_model *model, const char *task, c
     if (caisson_session_new(model, &o, &session, &err) != CAISSON_OK) {
         return cli_fail(args, &err);
     }
-    int rc = cli_score_text(args, model, session, NULL, text, n, ret);
+    int rc = cli_score_text(args, session, NULL, text, n, ret);
     caisson_session_free(session);
     return rc;
 }
@@ -247,8 +247,8 @@ static int measure(const cli_args *args, const char *path, const char *name) {
     if (rc != CLI_OK) {
         return rc;
     }
-    cli_score dense = {0};
-    cli_score masked = {0};
+    caisson_score dense = {0};
+    caisson_score masked = {0};
     caisson_error err;
     caisson_model *model = NULL;
     rc = cli_open_model(args, path, CLI_PART_RAW, &model);

@@ -13,7 +13,7 @@
 
 enum { MAX_INPUT = 1 << 28 };
 
-static int print_result(const cli_args *args, const cli_score *t, bool has_kl) {
+static int print_result(const cli_args *args, const caisson_score *t, bool has_kl) {
     double nll = t->nll / (double)t->n;
     double kl = t->kl / (double)t->n;
     double same = (double)t->n_same / (double)t->n;
@@ -80,13 +80,13 @@ static int score(const cli_args *args, caisson_model *model, const char *text, s
     caisson_session *session = NULL;
     caisson_session *base_session = NULL;
     caisson_model *base = NULL;
-    cli_score t;
+    caisson_score t;
     int rc = cli_new_session(args, model, CAISSON_COMPUTE_F32, n_ctx, &session);
     if (rc == CLI_OK && cli_has(args, "kl")) {
         rc = open_base(args, caisson_model_n_vocab(model), n_ctx, &base, &base_session);
     }
     if (rc == CLI_OK) {
-        rc = cli_score_text(args, model, session, base_session, text, n, &t);
+        rc = cli_score_text(args, session, base_session, text, n, &t);
     }
     if (rc == CLI_OK) {
         rc = print_result(args, &t, base_session != NULL);

@@ -35,6 +35,7 @@
 #include "caisson/masks.h"
 #include "caisson/model.h"
 #include "caisson/rewrite.h"
+#include "caisson/score.h"
 #include "caisson/sign.h"
 #include "caisson/skill.h"
 #include "caisson/text.h"

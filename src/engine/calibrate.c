@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/alloc.h"
+#include "engine/window.h"
 
 /* The weights of a forward pass come in the same order each time: the search goes on where the last
  * one ended. */
@@ -42,6 +43,7 @@ static csn_columns *add(csn_calibration *c, const csn_weight *w, caisson_error *
 }
 
 struct watch {
+    csn_session *session;
     csn_calibration *c;
     caisson_error *err;
 };
@@ -70,50 +72,29 @@ static void see_input(void *ctx, const csn_weight *w, const float *x, uint64_t x
     }
 }
 
-/* One window of n ids; `window` has room for one more. */
-static caisson_status run_window(csn_session *s, int32_t *window, const int32_t *ids, uint32_t n,
-                                 int32_t bos, caisson_error *err) {
-    uint32_t n_bos = bos >= 0 ? 1 : 0;
-    window[0] = bos;
-    memcpy(window + n_bos, ids, n * sizeof(*ids));
-    csn_session_truncate(s, 0);
-    return csn_session_eval(s, window, n + n_bos, false, NULL, NULL, NULL, err);
+static caisson_status run_window(void *ctx, const int32_t *ids, uint32_t n,
+                                 const csn_progress *progress, caisson_error *err) {
+    const struct watch *w = ctx;
+    csn_session_truncate(w->session, 0);
+    CSN_TRY(csn_session_eval(w->session, ids, n, false, NULL, NULL, progress, err));
+    if (w->c->status != CAISSON_OK) {
+        *err = *w->err;
+    }
+    return w->c->status;
 }
 
 caisson_status csn_calibrate(csn_session *s, const int32_t *ids, uint64_t n, int32_t bos,
                              const csn_progress *progress, csn_calibration *ret,
                              caisson_error *err) {
-    uint32_t n_ctx = csn_session_n_ctx(s);
-    uint32_t per_window = n_ctx - (bos >= 0 ? 1 : 0);
-    if (n == 0 || per_window == 0) {
-        return CSN_FAIL(err, CAISSON_E_ARG, .what = "calibration needs a text of some tokens",
-                        CSN_VALUES(1, per_window == 0 ? 0 : n));
-    }
     csn_calibration c = {0};
     caisson_error full;
-    struct watch watch = {&c, &full};
+    struct watch watch = {s, &c, &full};
     const csn_tap tap = {.input = see_input, .ctx = &watch};
-    int32_t *window;
-    CSN_TRY(CSN_NEW(n_ctx, &window, err));
     csn_session_set_tap(s, &tap);
-    caisson_status status = CAISSON_OK;
-    for (uint64_t at = 0; at < n && status == CAISSON_OK; at += per_window) {
-        uint32_t n_now = n - at < per_window ? (uint32_t)(n - at) : per_window;
-        status = csn_progress_tell(progress, "calibrate", at, n, err);
-        if (status == CAISSON_OK) {
-            status = run_window(s, window, ids + at, n_now, bos, err);
-        }
-        if (status == CAISSON_OK && c.status != CAISSON_OK) {
-            status = c.status;
-            *err = full;
-        }
-    }
+    caisson_status status = csn_windows_run(ids, n, bos, csn_session_n_ctx(s), "calibrate",
+                                            progress, run_window, &watch, err);
     csn_session_set_tap(s, NULL);
     csn_session_truncate(s, 0);
-    csn_free(window);
-    if (status == CAISSON_OK) {
-        status = csn_progress_tell(progress, "calibrate", n, n, err);
-    }
     if (status != CAISSON_OK) {
         csn_calibration_done(&c);
         return status;

@@ -133,8 +133,11 @@ static void nothing_to_read_and_a_stop(void **state) {
     csn_progress stop = {stop_at_once, NULL};
     csn_session_options o = {.n_ctx = 1};
     tiny_check(csn_session_new(m, &o, &s, &err), &err);
-    assert_int_equal(csn_calibrate(s, ids, 0, -1, NULL, &c, &err), CAISSON_E_ARG);
     assert_int_equal(csn_calibrate(s, ids, N, BOS, NULL, &c, &err), CAISSON_E_ARG);
+    csn_session_free(s);
+    o.n_ctx = 2;
+    tiny_check(csn_session_new(m, &o, &s, &err), &err);
+    assert_int_equal(csn_calibrate(s, ids, 0, -1, NULL, &c, &err), CAISSON_E_ARG);
     assert_int_equal(csn_calibrate(s, ids, N, -1, &stop, &c, &err), CAISSON_E_CANCELLED);
     csn_session_free(s);
     csn_model_free(m);
