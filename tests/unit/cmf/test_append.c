@@ -2,6 +2,7 @@
 /* Growing a file (facts 10.6): what changes, what must not, and who may read or write meanwhile. */
 #include "unit/test.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 
 #include "format/cmf/cmf_internal.h"
@@ -301,15 +302,21 @@ static void there_is_one_writer_at_a_time(void **state) {
     csn_cmf_append_close(b);
 }
 
-/* One process grows the file again and again, another opens it: always the old or the new one. */
+/* One process grows the file again and again, at least GROWS times and until the other, which opens
+ * it, has done so OPENS times: always the old or the new one. */
 static void readers_never_see_half_an_envelope(void **state) {
     (void)state;
+    enum { GROWS = 50, OPENS = 100 };
     caisson_error err;
     const char *path = make("a.cmf");
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_NONBLOCK), 0);
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        for (int i = 0; i < 100; i++) {
+        char c;
+        close(fds[1]);
+        for (int i = 0; i < GROWS || read(fds[0], &c, 1) != 0; i++) { /* 0: the reader closed it */
             if (cmf_grow(csn_fs_os(), path, i % 2 ? CMF_GROW_MASKS : CMF_GROW_HEADER, &err) !=
                 CAISSON_OK) {
                 _exit(1);
@@ -317,15 +324,16 @@ static void readers_never_see_half_an_envelope(void **state) {
         }
         _exit(0);
     }
-    int how, n = 0;
-    while (waitpid(pid, &how, WNOHANG) == 0) {
+    close(fds[0]);
+    for (int n = 0; n < OPENS; n++) {
         csn_cmf *c = NULL;
         ASSERT_OK(csn_cmf_open(csn_fs_os(), path, &c, &err), &err);
         csn_cmf_close(c);
-        n++;
     }
+    close(fds[1]);
+    int how;
+    assert_int_equal(waitpid(pid, &how, 0), pid);
     assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
-    assert_true(n > 0);
     csn_cmf_close(open_sound(path));
 }
 
