@@ -32,7 +32,7 @@ typedef struct job {
     row *rows;
     size_t n, cap;
     bool out_of_memory;
-    cli_score score, source_score; /* of --eval; n 0: not asked for */
+    caisson_score score, source_score; /* of --eval; n 0: not asked for */
 } job;
 
 static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
@@ -180,7 +180,7 @@ static void print_summary(const job *j, FILE *out, const char *target, double se
 }
 
 static void print_score(const job *j, FILE *out) {
-    const cli_score *s = &j->score;
+    const caisson_score *s = &j->score;
     if (s->n > 0) {
         double n = (double)s->n;
         fprintf(out,
@@ -197,7 +197,7 @@ static void put_f64(csn_jw *w, const char *key, double value) {
 }
 
 static void put_score(csn_jw *w, const job *j) {
-    const cli_score *s = &j->score;
+    const caisson_score *s = &j->score;
     if (s->n > 0) {
         double n = (double)s->n;
         csn_jw_key(w, CSN_STR("eval"));

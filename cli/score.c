@@ -38,7 +38,7 @@ static int open_scored(const cli_args *args, const char *path, caisson_model **r
 }
 
 int cli_score_files(const cli_args *args, const char *path, const char *base, const char *text,
-                    size_t n, cli_score *ret, cli_score *ret_base) {
+                    size_t n, caisson_score *ret, caisson_score *ret_base) {
     const char *const paths[2] = {path, base};
     caisson_model *models[2] = {NULL, NULL};
     caisson_session *sessions[2] = {NULL, NULL};
@@ -47,10 +47,10 @@ int cli_score_files(const cli_args *args, const char *path, const char *base, co
         rc = open_scored(args, paths[i], &models[i], &sessions[i]);
     }
     if (rc == CLI_OK) {
-        rc = cli_score_text(args, models[1], sessions[1], NULL, text, n, ret_base);
+        rc = cli_score_text(args, sessions[1], NULL, text, n, ret_base);
     }
     if (rc == CLI_OK) {
-        rc = cli_score_text(args, models[0], sessions[0], sessions[1], text, n, ret);
+        rc = cli_score_text(args, sessions[0], sessions[1], text, n, ret);
     }
     for (int i = 0; i < 2; i++) {
         caisson_session_free(sessions[i]);

@@ -14,6 +14,6 @@ int cli_score_text(const cli_args *args, caisson_session *session, caisson_sessi
 /* Scores the model at `path` against the one at `base`, in f32 arithmetic with f32 keys and values;
  * *ret_base: the base by itself. CLI_OK, or the exit code with the message printed. */
 int cli_score_files(const cli_args *args, const char *path, const char *base, const char *text,
-                    size_t n, cli_score *ret, cli_score *ret_base);
+                    size_t n, caisson_score *ret, caisson_score *ret_base);
 
 #endif
