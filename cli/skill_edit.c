@@ -193,7 +193,7 @@ static int print_quality(const cli_args *args, const caisson_skill_quality *q) {
 
 /* The base without a mask, then the skill with its own. */
 static int score(const cli_args *args, caisson_model *model, const char *id, const char *text,
-                 size_t n, cli_score *ret, bool *ret_masked) {
+                 size_t n, caisson_score *ret, bool *ret_masked) {
     uint32_t trained = caisson_model_n_ctx_train(model);
     uint32_t usual = trained != 0 && trained < CLI_SCORE_CTX ? trained : CLI_SCORE_CTX;
     caisson_session_options o = cli_session_options(args, CAISSON_COMPUTE_F32, usual);
@@ -206,7 +206,7 @@ static int score(const cli_args *args, caisson_model *model, const char *id, con
         return cli_fail(args, &err);
     }
     *ret_masked = caisson_session_task(session, &task);
-    int rc = cli_score_text(args, model, session, NULL, text, n, ret);
+    int rc = cli_score_text(args, session, NULL, text, n, ret);
     caisson_session_free(session);
     return rc;
 }
@@ -214,8 +214,8 @@ static int score(const cli_args *args, caisson_model *model, const char *id, con
 static int measure(const cli_args *args, const char *path, const char *id, const char *text,
                    size_t n, caisson_skill_quality *ret) {
     caisson_model *model;
-    cli_score base = {0};
-    cli_score own = {0};
+    caisson_score base = {0};
+    caisson_score own = {0};
     bool unused;
     int rc = cli_open_model(args, path, CLI_PART_RAW, &model);
     if (rc != CLI_OK) {

@@ -141,6 +141,10 @@ uint32_t csn_session_n_ctx(const csn_session *s) {
     return s->n_ctx;
 }
 
+uint32_t csn_session_n_vocab(const csn_session *s) {
+    return s->now->plan->vocab;
+}
+
 uint64_t csn_session_kv_bytes(const csn_session *s) {
     return s->kv.nbytes;
 }

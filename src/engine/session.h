@@ -34,6 +34,7 @@ void csn_session_free(csn_session *s);
 const csn_cmf_mask *csn_session_active_mask(const csn_session *s); /* NULL = none */
 uint32_t csn_session_n_past(const csn_session *s);
 uint32_t csn_session_n_ctx(const csn_session *s);
+uint32_t csn_session_n_vocab(const csn_session *s);
 uint64_t csn_session_kv_bytes(const csn_session *s);
 csn_str csn_session_skill(const csn_session *s); /* id of the skill in use; empty = none, a blend */
 csn_pool *csn_session_pool(csn_session *s);      /* for work between evals, never during one */
