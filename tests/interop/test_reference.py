@@ -273,7 +273,7 @@ class Interop:
         fine_tune(donor, Tuned.CHANGED)
         with open(prompts, "w") as f:
             f.write("SELECT name FROM t\nSELECT a, b FROM t WHERE\nthe quick brown fox\nhello\n")
-        start, ours, theirs = (self.path(n) for n in ("base.cmf", "ours.cmf", "theirs.cmf"))
+        start, ours, theirs = (self.path("skill-%s.cmf" % n) for n in ("base", "ours", "theirs"))
         specialist = self.path("specialist.cmf")
         self.tool("convert", source, "-o", start, "--quant", "q8_row")
         self.tool("convert", donor, "-o", specialist, "--quant", "q8_row")
