@@ -105,6 +105,7 @@ struct kernel {
     csn_matmul_i8_fn matmul_i8;
     csn_scale_x_fn scale_x;
     csn_matmul_i8_fn matmul_i8_exact;
+    csn_matmul_i8_rows_fn matmul_i8_rows;
     csn_quantise_x8_fn quantise_x8;
     csn_take_exact_fn take_exact;
 };
@@ -149,7 +150,7 @@ static void bench_kernel(const struct kernel *k, csn_pool *pool, struct work *w,
         return;
     }
     if (row == 0 || k->scale_x != NULL || k->matmul_i8_exact != NULL || k->take_exact != NULL ||
-        (k->matmul_f32 != NULL && dtype == NULL)) {
+        k->matmul_i8_rows != NULL || (k->matmul_f32 != NULL && dtype == NULL)) {
         return;
     }
     w->w.dtype = dtype;

@@ -13,6 +13,7 @@ enum op {
     OP_matmul_i8,
     OP_scale_x,
     OP_matmul_i8_exact,
+    OP_matmul_i8_rows,
     OP_quantise_x8,
     OP_take_exact
 };
@@ -26,6 +27,7 @@ struct row {
         csn_matmul_i8_fn matmul_i8;
         csn_scale_x_fn scale_x;
         csn_matmul_i8_fn matmul_i8_exact;
+        csn_matmul_i8_rows_fn matmul_i8_rows;
         csn_quantise_x8_fn quantise_x8;
         csn_take_exact_fn take_exact;
     } fn;
@@ -72,6 +74,11 @@ csn_scale_x_fn csn_kernel_scale_x(const csn_matrix *w) {
 csn_matmul_i8_fn csn_kernel_matmul_i8_exact(const csn_matrix *w) {
     const struct row *r = find(OP_matmul_i8_exact, w->dtype->name);
     return r != NULL ? r->fn.matmul_i8_exact : NULL;
+}
+
+csn_matmul_i8_rows_fn csn_kernel_matmul_i8_rows(const csn_matrix *w) {
+    const struct row *r = find(OP_matmul_i8_rows, w->dtype->name);
+    return r != NULL ? r->fn.matmul_i8_rows : NULL;
 }
 
 csn_quantise_x8_fn csn_kernel_quantise_x8(void) {

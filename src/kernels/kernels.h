@@ -76,15 +76,24 @@ typedef void (*csn_matmul_f32_fn)(const csn_matrix *w, const float *x, uint64_t 
 typedef void (*csn_matmul_i8_fn)(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                                  uint64_t y_stride, uint64_t r0, uint64_t r1);
 
+/* matmul_i8, or matmul_i8_exact, for the rows that a list names (rising), n <= CSN_FEW_VECTORS:
+ * y[t * y_stride + rows[i]], i < n_rows; others stay as they are. */
+enum { CSN_FEW_VECTORS = 3 };
+typedef void (*csn_matmul_i8_rows_fn)(const csn_matrix *w, const csn_x8 *x, uint64_t n,
+                                      bool adds_exact, float *y, uint64_t y_stride,
+                                      const uint32_t *rows, uint64_t n_rows);
+
 /* The kernels for a matrix under the current CPU flags. f32: never NULL for a dtype with `decode`
  * (fallback: decode a row piecewise, multiply). i8: NULL where there is no int8 form (float dtypes;
  * nibble groups that cross rows, cols % 32 != 0): the caller then uses f32. scale_x: NULL where the
  * dtype has no column factors. i8_exact: NULL where the dtype's own rounding drowns what it would
- * bring (4 bits). quantise_x8, take_exact: never NULL. */
+ * bring (4 bits). i8_rows: NULL where rows are best computed run by run. quantise_x8, take_exact:
+ * never NULL. */
 csn_matmul_f32_fn csn_kernel_matmul_f32(const csn_matrix *w);
 csn_matmul_i8_fn csn_kernel_matmul_i8(const csn_matrix *w);
 csn_scale_x_fn csn_kernel_scale_x(const csn_matrix *w);
 csn_matmul_i8_fn csn_kernel_matmul_i8_exact(const csn_matrix *w);
+csn_matmul_i8_rows_fn csn_kernel_matmul_i8_rows(const csn_matrix *w);
 csn_quantise_x8_fn csn_kernel_quantise_x8(void);
 csn_take_exact_fn csn_kernel_take_exact(void);
 

@@ -11,6 +11,9 @@
 #define CSN_PROTO_matmul_i8(name)                                                                  \
     void name(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y, uint64_t y_stride,       \
               uint64_t r0, uint64_t r1)
+#define CSN_PROTO_matmul_i8_rows(name)                                                             \
+    void name(const csn_matrix *w, const csn_x8 *x, uint64_t n, bool adds_exact, float *y,         \
+              uint64_t y_stride, const uint32_t *rows, uint64_t n_rows)
 #define CSN_PROTO_scale_x(name)                                                                    \
     void name(const csn_matrix *w, const float *x, uint64_t x_stride, uint64_t n, float *out)
 #define CSN_PROTO_matmul_i8_exact(name) CSN_PROTO_matmul_i8(name)

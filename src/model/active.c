@@ -48,6 +48,12 @@ static caisson_status make_runs(struct maker *m, const uint8_t *bits, uint32_t n
         r->runs[r->n - 1].end = (i + 1) * width;
         r->n_rows += width;
     }
+    CSN_TRY(CSN_ARENA_NEW(&m->out->arena, r->n_rows, &r->rows, err));
+    for (uint32_t i = 0, k = 0; i < r->n; i++) {
+        for (uint32_t row = r->runs[i].first; row < r->runs[i].end; row++) {
+            r->rows[k++] = row;
+        }
+    }
     m->any_off = true;
     *ret = r;
     return CAISSON_OK;

@@ -14,6 +14,7 @@ typedef struct csn_run {
 
 typedef struct csn_runs { /* rising, apart */
     csn_run *runs;        /* [n] */
+    uint32_t *rows;       /* [n_rows] the same one by one */
     uint32_t n, n_rows;
 } csn_runs;
 

@@ -192,7 +192,7 @@ static void layer(csn_forward *f, csn_kv *kv, uint32_t i, uint32_t pos0, uint64_
     csn_qkv qkv = {f->q, f->k, f->v, f->cos + table, f->sin + table};
     csn_block_attention(&f->ops, p, l, kv, active, i, pos0, row0, n, &qkv, f->att, f->scratch);
     float *h = f->h + row0 * dim;
-    if (l->moe == NULL) {
+    if (l->moe == NULL && (active == NULL || active->ffn == NULL)) { /* else other rows are read */
         csn_ops_expect(&f->ops, &l->gate, &l->up, NULL);
     }
     project(f, &l->o, f->att + row0 * q_dim, q_dim, l->post_attn_norm, h, n - row0);

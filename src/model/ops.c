@@ -7,7 +7,7 @@ enum {
     PIECE_BYTES = 512 << 10, /* of weights: pieces that threads take in turn are not smaller */
     START_BYTES = 2048,      /* fetched of the next product's streams before one is begun */
     AHEAD_BYTES = 128 << 10, /* fetched of the next region's while waiting: a quarter of an L2 */
-    MOST_DECODED = 3,        /* vectors that kernels multiply without packing the rows */
+    SHORT_RUN = 32,          /* rows: runs that are shorter on average are read row by row */
     ROW_GRAIN = 16,          /* rows that one thread owns: a cache line of f32 results */
     VECTOR_GRAIN = 16        /* vectors of one share of csn_ops_each: a tile of keys */
 };
@@ -131,51 +131,49 @@ static void run_rows(const struct linear *l, unsigned i_item, uint64_t r0, uint6
     }
 }
 
-/* This thread's share of the rows in runs; i_item < 0: `after` on each piece instead. */
-static void run_runs(const struct linear *l, const csn_runs *runs, int i_item, unsigned i_thread,
-                     unsigned n_threads) {
-    uint64_t a0;
-    uint64_t a1;
-    csn_share(runs->n_rows, ROW_GRAIN, i_thread, n_threads, &a0, &a1);
+/* Rows [a0, a1) of those in runs, counted from 0. */
+static void run_runs(const struct linear *l, unsigned i_item, uint64_t a0, uint64_t a1) {
+    const csn_linear *item = &l->items[i_item];
+    const csn_runs *runs = item->runs;
+    const csn_weight *w = item->w;
+    if (l->is_decoding && w->i8_rows != NULL && w->bias == NULL &&
+        runs->n_rows < SHORT_RUN * (uint64_t)runs->n) {
+        w->i8_rows(&w->m, &l->x8[l->i_x8[i_item]], l->n, keeps_exact(l, w), item->y, item->y_stride,
+                   runs->rows + a0, a1 - a0);
+        return;
+    }
     for (uint32_t i = 0; i < runs->n; i++) {
         const csn_run *run = &runs->runs[i];
         uint64_t first = run->before > a0 ? run->before : a0;
         uint64_t end = run->before + (run->end - run->first);
         end = end < a1 ? end : a1;
-        if (first >= end) {
-            continue;
-        }
-        uint64_t r0 = run->first + (first - run->before);
-        uint64_t r1 = run->first + (end - run->before);
-        if (i_item >= 0) {
-            run_rows(l, (unsigned)i_item, r0, r1);
-        } else {
-            l->after(l->ctx, l->n, r0, r1);
+        if (first < end) {
+            run_rows(l, i_item, run->first + (first - run->before),
+                     run->first + (end - run->before));
         }
     }
 }
 
 /* Each thread its share, where products have rows to leave out. */
 static void run_masked(const struct linear *l, unsigned i_thread, unsigned n_threads) {
-    uint64_t r0 = 0;
+    uint64_t r0 = 0; /* what `after` works on */
     uint64_t r1 = 0;
     for (unsigned i = 0; i < l->n_items; i++) {
         const csn_runs *runs = l->items[i].runs;
-        if (runs != NULL) {
-            run_runs(l, runs, (int)i, i_thread, n_threads);
+        uint64_t n = runs != NULL ? runs->n_rows : l->items[i].w->rows;
+        csn_share(n, ROW_GRAIN, i_thread, n_threads, &r0, &r1);
+        if (r0 == r1) {
             continue;
         }
-        csn_share(l->items[i].w->rows, ROW_GRAIN, i_thread, n_threads, &r0, &r1);
-        if (r0 < r1) {
+        if (runs == NULL) {
             run_rows(l, i, r0, r1);
+        } else {
+            run_runs(l, i, r0, r1);
+            r0 = runs->rows[r0];
+            r1 = (uint64_t)runs->rows[r1 - 1] + 1;
         }
     }
-    if (l->after == NULL) {
-        return;
-    }
-    if (l->items[0].runs != NULL) {
-        run_runs(l, l->items[0].runs, -1, i_thread, n_threads);
-    } else if (r0 < r1) {
+    if (l->after != NULL && r0 < r1) {
         l->after(l->ctx, l->n, r0, r1);
     }
 }
@@ -274,7 +272,7 @@ static void run(csn_ops *ops, struct linear l) {
         prepare(&l);
         l.n_pieces = count_pieces_of(&l);
         l.next = csn_pool_n_threads(ops->pool);
-        l.is_decoding = ops->compute == CSN_COMPUTE_INT8 && l.n <= MOST_DECODED;
+        l.is_decoding = ops->compute == CSN_COMPUTE_INT8 && l.n <= CSN_FEW_VECTORS;
         look_ahead(ops, l.is_decoding);
         csn_pool_run(ops->pool, run_linear, &l);
     }

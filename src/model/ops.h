@@ -38,7 +38,7 @@ void csn_ops_expect(csn_ops *ops, const csn_weight *a, const csn_weight *b, cons
 
 /* All products of one input x (vector t at x + t * x_stride). `after`, when not NULL, runs on each
  * thread once its rows [r0, r1) of all products are written (they must then have equal rows and
- * runs); with runs once for each. */
+ * runs); with runs from the first to the last of its rows, those that were left out among them. */
 typedef void (*csn_after_fn)(void *ctx, uint64_t n, uint64_t r0, uint64_t r1);
 void csn_ops_linear(csn_ops *ops, const csn_linear *items, unsigned n_items, const float *x,
                     uint64_t x_stride, uint64_t n, csn_after_fn after, void *ctx);

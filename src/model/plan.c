@@ -76,7 +76,8 @@ caisson_status csn_plan_weight(struct csn_maker *m, csn_str name, uint64_t rows,
                         .f32 = csn_kernel_matmul_f32(&mat),
                         .i8 = csn_kernel_matmul_i8(&mat),
                         .scale_x = csn_kernel_scale_x(&mat),
-                        .i8_exact = csn_kernel_matmul_i8_exact(&mat)};
+                        .i8_exact = csn_kernel_matmul_i8_exact(&mat),
+                        .i8_rows = csn_kernel_matmul_i8_rows(&mat)};
     m->plan->bytes_per_token += mat.nbytes;
     return CAISSON_OK;
 }

@@ -14,10 +14,11 @@ typedef struct csn_weight {
     csn_str name;  /* of its tensor in the file */
     uint64_t rows; /* of the result: m.rows, or fewer for a head wider than the vocabulary */
     csn_matmul_f32_fn f32;
-    csn_matmul_i8_fn i8;        /* NULL: f32 activations in int8 mode too */
-    csn_scale_x_fn scale_x;     /* NULL: no column factors */
-    csn_matmul_i8_fn i8_exact;  /* NULL: the input is quantised whole */
-    const float *bias;          /* [rows] or NULL */
+    csn_matmul_i8_fn i8;           /* NULL: f32 activations in int8 mode too */
+    csn_scale_x_fn scale_x;        /* NULL: no column factors */
+    csn_matmul_i8_rows_fn i8_rows; /* NULL: rows are computed run by run */
+    csn_matmul_i8_fn i8_exact;     /* NULL: the input is quantised whole */
+    const float *bias;             /* [rows] or NULL */
 } csn_weight;
 
 typedef struct csn_expert { /* down (act(gate x) * (up x)) */

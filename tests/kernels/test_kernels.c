@@ -25,6 +25,7 @@ struct kernel {
     csn_matmul_i8_fn matmul_i8;
     csn_scale_x_fn scale_x;
     csn_matmul_i8_fn matmul_i8_exact;
+    csn_matmul_i8_rows_fn matmul_i8_rows;
     csn_quantise_x8_fn quantise_x8;
     csn_take_exact_fn take_exact;
 };
@@ -379,6 +380,42 @@ static void matmul_i8_exact_equals_ref(void **state) {
     }
 }
 
+/* Rows by a list against the same rows one by one; what is not listed stays. */
+static void matmul_i8_rows_equals_one_by_one(void **state) {
+    (void)state;
+    static const uint64_t cols[] = {1, 31, 64, 96, 576, 1000, 1536};
+    for (int i = 0; i < N_KERNELS; i++) {
+        const struct kernel *k = &kernels[i];
+        if (k->matmul_i8_rows == NULL || !is_tested(k)) {
+            continue;
+        }
+        for (unsigned pass = 0; pass < 60; pass++) {
+            struct sizes s = {.cols = cols[below(7)],
+                              .rows = 1 + below(60),
+                              .n = 1 + below(CSN_FEW_VECTORS),
+                              .at_end = below(2),
+                              .w = (enum pattern)below(N_PATTERNS),
+                              .x = (enum pattern)below(N_PATTERNS)};
+            struct fixture f;
+            setup(&f, k, &s);
+            bool adds_exact = below(2) == 1;
+            csn_matmul_i8_fn one =
+                adds_exact ? csn_matmul_i8_exact_q8_row_ref : csn_matmul_i8_q8_row_ref;
+            uint32_t list[60];
+            uint64_t n = 0;
+            for (uint32_t r = 0; r < s.rows; r++) {
+                if (below(3) != 0) {
+                    list[n++] = r;
+                    one(&f.w, &f.x8, s.n, f.want, f.y_stride, r, r + 1);
+                }
+            }
+            k->matmul_i8_rows(&f.w, &f.x8, s.n, adds_exact, f.y, f.y_stride, list, n);
+            compare(k, &s, &f, "listed rows differ");
+            teardown(&f);
+        }
+    }
+}
+
 static void take_exact_equals_ref(void **state) {
     (void)state;
     enum { MOST = 70 };
@@ -617,6 +654,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matmul_i8_equals_ref),
         cmocka_unit_test(matmul_i8_exact_equals_ref),
+        cmocka_unit_test(matmul_i8_rows_equals_one_by_one),
         cmocka_unit_test(take_exact_equals_ref),
         cmocka_unit_test(exact_elements_are_taken_and_added),
         cmocka_unit_test(matmul_f32_equals_ref),

@@ -53,6 +53,21 @@ void csn_matmul_i8_exact_q8_2f_ref(const csn_matrix *w, const csn_x8 *x, uint64_
     csn_matmul_i8_exact_q8_row_ref(w, x, n, y, y_stride, r0, r1);
 }
 
+void csn_matmul_i8_rows_q8_row_ref(const csn_matrix *w, const csn_x8 *x, uint64_t n,
+                                   bool adds_exact, float *y, uint64_t y_stride,
+                                   const uint32_t *rows, uint64_t n_rows) {
+    csn_matmul_i8_fn one = adds_exact ? csn_matmul_i8_exact_q8_row_ref : csn_matmul_i8_q8_row_ref;
+    for (uint64_t i = 0; i < n_rows; i++) {
+        one(w, x, n, y, y_stride, rows[i], (uint64_t)rows[i] + 1);
+    }
+}
+
+void csn_matmul_i8_rows_q8_2f_ref(const csn_matrix *w, const csn_x8 *x, uint64_t n, bool adds_exact,
+                                  float *y, uint64_t y_stride, const uint32_t *rows,
+                                  uint64_t n_rows) {
+    csn_matmul_i8_rows_q8_row_ref(w, x, n, adds_exact, y, y_stride, rows, n_rows);
+}
+
 void csn_scale_x_q8_2f_ref(const csn_matrix *w, const float *x, uint64_t x_stride, uint64_t n,
                            float *out) {
     const uint8_t *factors = w->data + w->rows * w->cols + 2 * w->rows;

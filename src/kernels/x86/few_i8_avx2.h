@@ -20,6 +20,7 @@
 enum {
     FEW = 4, /* from this many vectors on packing (gemm_i8_avx2.h) is faster */
     FEW_ROWS = 4,
+    FEW_LEAD = 4,  /* rows of a list that are asked for ahead */
     FEW_BATCH = 2, /* vectors that share one reading of the rows */
     FEW_EDGE = 96  /* bytes for the copy of a row's last step */
 };
@@ -96,12 +97,46 @@ CSN_INLINE void few_add(const struct few_kind *kind, const struct few_rows *rows
     }
 }
 
+/* The same for any j: accumulators stay in registers, so each has its own addition. */
+CSN_INLINE void few_add_any(const struct few_kind *kind, const struct few_rows *rows,
+                            struct few_at *at, const csn_x8 *x, uint64_t t, int nc, uint64_t j,
+                            __m256 acc[4][FEW_BATCH]) {
+    __m256 f[FEW_BATCH];
+    kind->step(rows, *at, x, t, nc, j, f);
+    at->w += kind->step_bytes.w;
+    at->scale += kind->step_bytes.scale;
+    CSN_UNROLL
+    for (int k = 0; k < 4; k++) {
+        if (j % 4 == (uint64_t)k) {
+            CSN_UNROLL
+            for (int c = 0; c < nc; c++) {
+                acc[k][c] = _mm256_add_ps(acc[k][c], f[c]);
+            }
+        }
+    }
+}
+
+/* All whole steps. */
+CSN_INLINE void few_steps(const struct few_kind *kind, const struct few_rows *rows,
+                          struct few_at at, const csn_x8 *x, uint64_t t, int nc,
+                          __m256 acc[4][FEW_BATCH]) {
+    uint64_t j = 0;
+    for (; j + 4 <= kind->n_steps; j += 4) {
+        CSN_UNROLL
+        for (int k = 0; k < 4; k++) {
+            few_add(kind, rows, &at, x, t, nc, j + (uint64_t)k, k, acc);
+        }
+    }
+    while (j < kind->n_steps) {
+        few_add_any(kind, rows, &at, x, t, nc, j++, acc);
+    }
+}
+
 /* Four rows at `at`, number r[0..3], and the vectors t to t + nc - 1. */
 CSN_INLINE void few_products(const struct few_kind *kind, const struct few_rows *rows,
                              struct few_at at, const struct few_rows *edge,
                              const uint64_t r[FEW_ROWS], const csn_x8 *x, uint64_t t, int nc,
                              float *y, uint64_t y_stride) {
-    const uint64_t begin = at.w;
     __m256 acc[4][FEW_BATCH];
     CSN_UNROLL
     for (int k = 0; k < 4; k++) {
@@ -110,28 +145,10 @@ CSN_INLINE void few_products(const struct few_kind *kind, const struct few_rows 
             acc[k][c] = _mm256_setzero_ps();
         }
     }
-    const uint64_t n = kind->n_steps;
-    uint64_t j = 0;
-    for (; j + 4 <= n; j += 4) {
-        CSN_UNROLL
-        for (int k = 0; k < 4; k++) {
-            few_add(kind, rows, &at, x, t, nc, j + (uint64_t)k, k, acc);
-        }
-    }
-    CSN_UNROLL
-    for (int k = 0; k < 3; k++) {
-        if (j + (uint64_t)k < n) {
-            few_add(kind, rows, &at, x, t, nc, j + (uint64_t)k, k, acc);
-        }
-    }
+    few_steps(kind, rows, at, x, t, nc, acc);
     if (kind->has_edge) {
         struct few_at first = {0, 0};
-        switch (n % 4) {
-        case 0: few_add(kind, edge, &first, x, t, nc, n, 0, acc); break;
-        case 1: few_add(kind, edge, &first, x, t, nc, n, 1, acc); break;
-        case 2: few_add(kind, edge, &first, x, t, nc, n, 2, acc); break;
-        default: few_add(kind, edge, &first, x, t, nc, n, 3, acc); break;
-        }
+        few_add_any(kind, edge, &first, x, t, nc, kind->n_steps, acc);
     }
     CSN_UNROLL
     for (int c = 0; c < nc; c++) {
@@ -144,7 +161,7 @@ CSN_INLINE void few_products(const struct few_kind *kind, const struct few_rows 
                                        csn_scale16(p + 2 * r[2]), csn_scale16(p + 2 * r[3]));
             four = _mm_mul_ps(scale, four);
             if (kind->adds_exact) {
-                four = few_exact(rows, begin, scale, x, t + (uint64_t)c, four);
+                four = few_exact(rows, at.w, scale, x, t + (uint64_t)c, four);
             }
         }
         float sum[FEW_ROWS];
@@ -208,6 +225,30 @@ CSN_INLINE void few_i8(const struct few_kind *kind, const void *ctx, const struc
             at.scale = kind->unpack(ctx, r, n_before);
         }
         few_quad(kind, ctx, is_rest ? &rest : &rows, at, r, x, n, y, y_stride);
+    }
+}
+
+/* y for the listed rows, at least four (not for kinds that unpack scales), and n vectors. Four
+ * streams again, whose gaps the hardware does not foresee: rows are asked for by software. */
+CSN_INLINE void few_i8_rows(const struct few_kind *kind, const void *ctx, const uint8_t *w,
+                            const csn_x8 *x, uint64_t n, float *y, uint64_t y_stride,
+                            const uint32_t *list, uint64_t n_list) {
+    const uint64_t apart = (n_list + FEW_ROWS - 1) / FEW_ROWS;
+    for (uint64_t i = 0; i < apart; i++) {
+        struct few_rows rows = {{NULL}, {NULL}};
+        uint64_t r[FEW_ROWS];
+        for (uint64_t k = 0; k < FEW_ROWS; k++) {
+            uint64_t at = k * apart + i < n_list ? k * apart + i : n_list - 1;
+            r[k] = list[at];
+            rows.w[k] = w + r[k] * kind->row_bytes.w;
+            if (at + FEW_LEAD < n_list) {
+                const uint8_t *next = w + list[at + FEW_LEAD] * kind->row_bytes.w;
+                for (uint64_t b = 0; b < kind->row_bytes.w; b += 64) {
+                    csn_prefetch(next, b);
+                }
+            }
+        }
+        few_quad(kind, ctx, &rows, (struct few_at){0, 0}, r, x, n, y, y_stride);
     }
 }
 

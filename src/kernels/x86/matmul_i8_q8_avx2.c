@@ -89,13 +89,28 @@ static void pack_q8(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint6
     }
 }
 
+static struct q8 q8_of(const csn_matrix *w, const csn_x8 *x) {
+    return (struct q8){.codes = (const int8_t *)w->data,
+                       .cols = w->cols,
+                       .last = w->cols % 32 == 0 ? 32 : w->cols % 32,
+                       .n_groups = x->n_groups};
+}
+
+CSN_INLINE struct few_kind kind_of(const csn_matrix *w, bool adds_exact) {
+    return (struct few_kind){.step = q8_step,
+                             .edge = q8_edge,
+                             .step_bytes = {.w = 64},
+                             .row_bytes = {.w = w->cols},
+                             .n_steps = w->cols / 64,
+                             .has_edge = w->cols % 64 != 0,
+                             .row_scale = w->data + w->rows * w->cols,
+                             .adds_exact = adds_exact};
+}
+
 static void multiply(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y, uint64_t y_stride,
                      uint64_t r0, uint64_t r1, bool adds_exact) {
     const uint8_t *scales = w->data + w->rows * w->cols;
-    const struct q8 m = {.codes = (const int8_t *)w->data,
-                         .cols = w->cols,
-                         .last = w->cols % 32 == 0 ? 32 : w->cols % 32,
-                         .n_groups = x->n_groups};
+    const struct q8 m = q8_of(w, x);
     if (n >= FEW) {
         gemm_i8(pack_q8, &m, GEMM_8BIT, scales, x, n, y, y_stride, r0, r1);
         if (adds_exact) {
@@ -109,14 +124,7 @@ static void multiply(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
         ref(w, x, n, y, y_stride, r0, r1);
         return;
     }
-    const struct few_kind kind = {.step = q8_step,
-                                  .edge = q8_edge,
-                                  .step_bytes = {.w = 64},
-                                  .row_bytes = {.w = w->cols},
-                                  .n_steps = w->cols / 64,
-                                  .has_edge = w->cols % 64 != 0,
-                                  .row_scale = scales,
-                                  .adds_exact = adds_exact};
+    const struct few_kind kind = kind_of(w, adds_exact);
     few_i8(&kind, &m, &(struct few_rows){.w = {w->data}, .scale = {w->data}}, x, n, y, y_stride, r0,
            r1);
 }
@@ -139,4 +147,22 @@ void csn_matmul_i8_q8_2f_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, 
 void csn_matmul_i8_exact_q8_2f_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                                     uint64_t y_stride, uint64_t r0, uint64_t r1) {
     multiply(w, x, n, y, y_stride, r0, r1, true);
+}
+
+void csn_matmul_i8_rows_q8_row_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n,
+                                    bool adds_exact, float *y, uint64_t y_stride,
+                                    const uint32_t *rows, uint64_t n_rows) {
+    if (n_rows < FEW_ROWS) {
+        csn_matmul_i8_rows_q8_row_ref(w, x, n, adds_exact, y, y_stride, rows, n_rows);
+        return;
+    }
+    const struct q8 m = q8_of(w, x);
+    const struct few_kind kind = kind_of(w, adds_exact);
+    few_i8_rows(&kind, &m, w->data, x, n, y, y_stride, rows, n_rows);
+}
+
+void csn_matmul_i8_rows_q8_2f_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n,
+                                   bool adds_exact, float *y, uint64_t y_stride,
+                                   const uint32_t *rows, uint64_t n_rows) {
+    csn_matmul_i8_rows_q8_row_avx2(w, x, n, adds_exact, y, y_stride, rows, n_rows);
 }

@@ -26,6 +26,7 @@ void csn_block_gate_up(csn_ops *ops, int act, const csn_weight *gate_proj,
     csn_linear items[2] = {{gate_proj, gate, dim, active}, {up_proj, up, dim, active}};
     if (active != NULL) {
         memset(gate, 0, n * dim * sizeof(float));
+        memset(up, 0, n * dim * sizeof(float)); /* act_rows multiplies what is left out too */
     }
     struct gated g = {ops->vec, act, gate, up, dim};
     csn_ops_linear_normed(ops, items, 2, x, x_stride, n, act_rows, &g);
