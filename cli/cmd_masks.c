@@ -200,23 +200,6 @@ static int make(const cli_args *args, const char *path, const char *name) {
     return CLI_OK;
 }
 
-/* Perplexity of the text under a task ("" = none). */
-static int score(const cli_args *args, caisson_model *model, const char *task, const char *text,
-                 size_t n, caisson_score *ret) {
-    caisson_error err;
-    caisson_session *session;
-    uint32_t trained = caisson_model_n_ctx_train(model);
-    uint32_t usual = trained != 0 && trained < CLI_SCORE_CTX ? trained : CLI_SCORE_CTX;
-    caisson_session_options o = cli_session_options(args, CAISSON_COMPUTE_F32, usual);
-    o.task = task;
-    if (caisson_session_new(model, &o, &session, &err) != CAISSON_OK) {
-        return cli_fail(args, &err);
-    }
-    int rc = cli_score_text(args, session, NULL, text, n, ret);
-    caisson_session_free(session);
-    return rc;
-}
-
 static int print_measured(const cli_args *args, const char *name, const caisson_mask_quality *q) {
     if (!cli_has(args, "json")) {
         put(csn_str_from(name));
@@ -249,14 +232,15 @@ static int measure(const cli_args *args, const char *path, const char *name) {
     }
     caisson_score dense = {0};
     caisson_score masked = {0};
+    bool is_masked;
     caisson_error err;
     caisson_model *model = NULL;
     rc = cli_open_model(args, path, CLI_PART_RAW, &model);
     if (rc == CLI_OK) {
-        rc = score(args, model, name, text, n, &masked);
+        rc = cli_score_variant(args, model, name, NULL, text, n, &masked, &is_masked);
     }
     if (rc == CLI_OK) {
-        rc = score(args, model, "", text, n, &dense);
+        rc = cli_score_variant(args, model, "", NULL, text, n, &dense, &is_masked);
     }
     caisson_model_close(model);
     if (rc == CLI_OK) {

@@ -21,6 +21,29 @@ int cli_score_text(const cli_args *args, caisson_session *session, caisson_sessi
     return status == CAISSON_OK ? CLI_OK : cli_fail(args, &err);
 }
 
+static uint32_t usual_ctx(const caisson_model *model) {
+    uint32_t trained = caisson_model_n_ctx_train(model);
+    return trained != 0 && trained < CLI_SCORE_CTX ? trained : CLI_SCORE_CTX;
+}
+
+int cli_score_variant(const cli_args *args, caisson_model *model, const char *task,
+                      const char *skill, const char *text, size_t n, caisson_score *ret,
+                      bool *ret_masked) {
+    caisson_session_options o = cli_session_options(args, CAISSON_COMPUTE_F32, usual_ctx(model));
+    o.task = task;
+    o.skill = skill;
+    caisson_error err;
+    caisson_session *session;
+    caisson_task_info info;
+    if (caisson_session_new(model, &o, &session, &err) != CAISSON_OK) {
+        return cli_fail(args, &err);
+    }
+    *ret_masked = caisson_session_task(session, &info);
+    int rc = cli_score_text(args, session, NULL, text, n, ret);
+    caisson_session_free(session);
+    return rc;
+}
+
 /* A model and a session over it. */
 static int open_scored(const cli_args *args, const char *path, caisson_model **ret,
                        caisson_session **ret_session) {
@@ -28,9 +51,7 @@ static int open_scored(const cli_args *args, const char *path, caisson_model **r
     if (rc != CLI_OK) {
         return rc;
     }
-    uint32_t trained = caisson_model_n_ctx_train(*ret);
-    caisson_session_options o = cli_session_options(
-        args, CAISSON_COMPUTE_F32, trained < CLI_SCORE_CTX ? trained : CLI_SCORE_CTX);
+    caisson_session_options o = cli_session_options(args, CAISSON_COMPUTE_F32, usual_ctx(*ret));
     o.type_k = o.type_v = CAISSON_KV_F32;
     caisson_error err;
     return caisson_session_new(*ret, &o, ret_session, &err) == CAISSON_OK ? CLI_OK

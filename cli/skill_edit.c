@@ -192,25 +192,6 @@ static int print_quality(const cli_args *args, const caisson_skill_quality *q) {
 }
 
 /* The base without a mask, then the skill with its own. */
-static int score(const cli_args *args, caisson_model *model, const char *id, const char *text,
-                 size_t n, caisson_score *ret, bool *ret_masked) {
-    uint32_t trained = caisson_model_n_ctx_train(model);
-    uint32_t usual = trained != 0 && trained < CLI_SCORE_CTX ? trained : CLI_SCORE_CTX;
-    caisson_session_options o = cli_session_options(args, CAISSON_COMPUTE_F32, usual);
-    o.skill = id;
-    o.task = id == NULL ? "" : NULL;
-    caisson_error err;
-    caisson_session *session;
-    caisson_task_info task;
-    if (caisson_session_new(model, &o, &session, &err) != CAISSON_OK) {
-        return cli_fail(args, &err);
-    }
-    *ret_masked = caisson_session_task(session, &task);
-    int rc = cli_score_text(args, session, NULL, text, n, ret);
-    caisson_session_free(session);
-    return rc;
-}
-
 static int measure(const cli_args *args, const char *path, const char *id, const char *text,
                    size_t n, caisson_skill_quality *ret) {
     caisson_model *model;
@@ -221,9 +202,9 @@ static int measure(const cli_args *args, const char *path, const char *id, const
     if (rc != CLI_OK) {
         return rc;
     }
-    rc = score(args, model, id, text, n, &own, &ret->masked);
+    rc = cli_score_variant(args, model, NULL, id, text, n, &own, &ret->masked);
     if (rc == CLI_OK) {
-        rc = score(args, model, NULL, text, n, &base, &unused);
+        rc = cli_score_variant(args, model, "", NULL, text, n, &base, &unused);
     }
     caisson_model_close(model);
     if (rc == CLI_OK) {

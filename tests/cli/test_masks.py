@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """masks make, measure, remove: what they write is valid, is told, and runs (tests/python reads it too)."""
 import hashlib
+import os
 import shutil
 
 import tool
@@ -50,6 +51,14 @@ class Made(tool.Case):
         self.ok("masks", "remove", self.model, "half")
         self.assertEqual(self.masks(), {})
         self.assertEqual(self.ok(*eval_).json, dense.json)
+
+    def test_the_index_of_the_old_masks_goes(self):
+        shutil.copyfile(os.path.join(tool.FILES, "tiny-index.cmf"), self.model)
+        name = list(self.masks())[0]
+        self.ok("masks", "remove", self.model, name)
+        self.assertNotIn(name, self.masks())
+        self.assertEqual(self.ok("info", self.model, "--json").json["sparse_index"], [])
+        self.assertTrue(self.ok("verify", self.model, "--json").json[0]["valid"])
 
     def test_names_and_the_default(self):
         self.make("a", "--sparsity", 0)

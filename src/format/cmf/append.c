@@ -281,6 +281,9 @@ static caisson_status commit(csn_cmf_append *a, caisson_error *err) {
         csn_str masks = csn_buf_view(&a->masks);
         CSN_TRY(csn_cmf_seal_section(&seals, CSN_CMF_MASKS, masks, &a->arena, err));
         CSN_TRY(put_section(a, &e, CSN_CMF_MASKS, masks, err));
+        e.off[CSN_CMF_INDEX] = e.len[CSN_CMF_INDEX] = 0; /* it tells of the old masks */
+        seals.hash[CSN_CMF_INDEX] = (csn_str){0};
+        seals.digest[CSN_CMF_INDEX] = NULL;
     }
     CSN_TRY(put_directory(a, &e, &seals, err));
     CSN_TRY(put_header(a, &e, &seals, err));

@@ -353,7 +353,8 @@ caisson_status csn_cmf_append_tensor(csn_cmf_append *a, const csn_cmf_plan_tenso
                                      const void *bytes, uint64_t nbytes, caisson_error *err);
 /* Drops the record of a tensor that the file had; its bytes stay, dead. CAISSON_E_MISSING. */
 caisson_status csn_cmf_append_remove(csn_cmf_append *a, csn_str name, caisson_error *err);
-/* The masks section as it shall be; empty = none. */
+/* The masks section as it shall be; empty = none. The sparse index, which told of the old masks and
+ * is read by nobody, goes. */
 caisson_status csn_cmf_append_masks(csn_cmf_append *a, csn_str section, caisson_error *err);
 /* The header as it shall be: what csn_cmf_header_edit_write gives. Hashes and digests are added. */
 caisson_status csn_cmf_append_header(csn_cmf_append *a, csn_str json, caisson_error *err);
