@@ -195,7 +195,7 @@ static void wrong_hysteresis_is_refused(void **state) {
     assert_int_equal(caisson_session_set_dynamic(s, &o, &err), CAISSON_E_ARG);
     o = (caisson_dynamic_options){.struct_size = sizeof(o), .margin = -1};
     assert_int_equal(caisson_session_set_dynamic(s, &o, &err), CAISSON_E_ARG);
-    o = (caisson_dynamic_options){.struct_size = sizeof(o), .e_on = NAN};
+    o = (caisson_dynamic_options){.struct_size = sizeof(o), .e_on = nan("")};
     assert_int_equal(caisson_session_set_dynamic(s, &o, &err), CAISSON_E_ARG);
     assert_int_equal(caisson_session_set_dynamic(s, NULL, &err), CAISSON_OK);
     assert_int_equal(caisson_session_set_skill(s, "sql", &err), CAISSON_OK); /* ends it */

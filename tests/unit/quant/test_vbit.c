@@ -57,7 +57,7 @@ static void more_bits_cost_less_error(void **state) {
     const csn_shape s = {.n_dims = 2, .dim = {ROWS, COLS}};
     static float x[ROWS * COLS], y[ROWS * COLS];
     static const float asked[] = {3, 4.25f, 5, 6, 8};
-    double last = INFINITY;
+    double last = (double)INFINITY;
     fill(x);
     for (size_t k = 0; k < sizeof(asked) / sizeof(asked[0]); k++) {
         csn_buf out = CSN_BUF_INIT(1 << 20);
