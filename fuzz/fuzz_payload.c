@@ -2,6 +2,8 @@
 /* The payload of a tensor: id of its dtype, what its shape is (below), the bytes. What check lets
  * pass is decoded, whole and in ranges, and multiplied in both arithmetic modes; every buffer ends
  * where what it holds does. */
+#include <stdlib.h>
+
 #include "kernels/kernels.h"
 #include "quant/dtype.h"
 
