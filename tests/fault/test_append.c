@@ -181,7 +181,12 @@ static void each_failed_allocation_leaves_the_old_file(void **state) {
 
 /* ---- killed for good ---- */
 
-enum { N_KILLS = 1000, PIECE = 128 }; /* one call writes PIECE bytes: the envelope is one call */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { N_KILLS = 1 }; /* each place once: forking is slow there */
+#else
+enum { N_KILLS = 1000 };
+#endif
+enum { PIECE = 128 }; /* one call writes so many bytes: the envelope is one call */
 
 /* Kills the process that grows the file at operation i of its writes and syncs; false: it was
  * through before. */
@@ -204,7 +209,7 @@ static bool kill_at(const char *path, cmf_grow_kind kind, int64_t i) {
     return WIFSIGNALED(how);
 }
 
-/* SIGKILL at each write and each sync of each kind of growth, and again until it was a thousand. */
+/* SIGKILL at each write and each sync of each kind of growth, and again until it was N_KILLS. */
 static void a_thousand_kills_lose_no_file(void **state) {
     (void)state;
     caisson_error err;
