@@ -15,12 +15,25 @@ typedef struct edit {
     csn_arena arena;
 } edit;
 
+/* Which shard's masks count is the reader's affair: a model in one file has no such question. */
+static caisson_status refuse_shards(const csn_cmf *c, caisson_error *err) {
+    return c->has_shard_block
+               ? CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "header",
+                          .tensor = CSN_STR("shard"),
+                          .what = "masks are changed in a model in one file: caisson merge makes "
+                                  "one")
+               : CAISSON_OK;
+}
+
 static caisson_status edit_begin(const char *path, edit *ret, caisson_error *err) {
     edit e = {0};
     CSN_TRY(csn_cmf_append_begin(csn_fs_os(), path, &e.append, err));
     e.cmf = csn_cmf_append_cmf(e.append);
     e.masks = e.cmf->masks;
-    caisson_status status = CSN_ARENA_NEW(&e.arena, (size_t)e.masks.n + 1, &e.masks.masks, err);
+    caisson_status status = refuse_shards(e.cmf, err);
+    if (status == CAISSON_OK) {
+        status = CSN_ARENA_NEW(&e.arena, (size_t)e.masks.n + 1, &e.masks.masks, err);
+    }
     if (status != CAISSON_OK) {
         csn_cmf_append_close(e.append);
         return status;
@@ -133,6 +146,7 @@ static caisson_status place(const maker *m, edit *e, float *ret_sparsity, caisso
 static caisson_status make(maker *m, float *ret_sparsity, caisson_error *err) {
     caisson_open_options oo = {.struct_size = sizeof(oo), .guard_mappings = true, .no_chat = true};
     CSN_TRY(caisson_model_open(m->path, &oo, &m->model, err));
+    CSN_TRY(refuse_shards(m->model->cmf, err));
     CSN_TRY(refuse_taken(m, &m->model->cmf->masks, err));
     csn_progress progress = {m->o.on_progress, m->o.ctx};
     CSN_TRY(csn_api_calibrate(m->model, m->o.text, m->o.text_n, m->o.n_threads, &progress,

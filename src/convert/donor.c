@@ -54,7 +54,7 @@ caisson_status csn_donor_open(csn_fs *fs, const char *path, const csn_log *log, 
     csn_donor *d;
     CSN_TRY(CSN_NEW(1, &d, err));
     d->bytes = CSN_BUF_INIT(SIZE_MAX / 2);
-    caisson_status s = is_cmf(fs, path) ? csn_cmf_open(fs, path, &d->cmf, err)
+    caisson_status s = is_cmf(fs, path) ? csn_cmf_open_model(fs, path, NULL, NULL, &d->cmf, err)
                                         : open_source(d, fs, path, log, err);
     if (s != CAISSON_OK) {
         csn_error_file(err, path);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """masks make, measure, remove: what they write is valid, is told, and runs (tests/python reads it too)."""
+import glob
 import hashlib
 import os
 import shutil
@@ -59,6 +60,14 @@ class Made(tool.Case):
         self.assertNotIn(name, self.masks())
         self.assertEqual(self.ok("info", self.model, "--json").json["sparse_index"], [])
         self.assertTrue(self.ok("verify", self.model, "--json").json[0]["valid"])
+
+    def test_shards_are_refused_by_name(self):
+        self.ok("split", self.model, "-o", self.path("s.cmf"), "--shard-max-size", "60K")
+        shards = sorted(glob.glob(self.path("s-*.cmf")))
+        self.assertGreater(len(shards), 1)
+        for shard in shards:
+            for args in (("make", shard, "a", "--text", self.text), ("remove", shard, "a")):
+                self.assertIn("caisson merge", self.fails(FAILED, "masks", *args).err)
 
     def test_names_and_the_default(self):
         self.make("a", "--sparsity", 0)

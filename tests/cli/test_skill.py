@@ -4,6 +4,7 @@
 
 What transformers says of it is tests/golden/cli/skill_route.json (tests/oracle/skill_route.py)."""
 import base64
+import glob
 import hashlib
 import json
 import math
@@ -193,11 +194,16 @@ class Add(Tuned):
             want = self.ok("eval", specialist, *self.IDS, "--compute", compute).json
             self.assertEqual(self.ok("eval", self.base, *self.IDS, "--compute", compute,
                                      "--skill", "s").json, want)
-        # a .cmf is a donor as well, and gives the same skill
+        # a .cmf is a donor as well, and any of its shards, and gives the same skill
         self.ok("skill", "add", self.base, "--id", "t", "--from", specialist)
+        self.ok("split", specialist, "-o", self.path("cut.cmf"), "--shard-max-size", "40K")
+        shards = sorted(glob.glob(self.path("cut-*.cmf")))
+        self.assertGreater(len(shards), 1)
+        self.ok("skill", "add", self.base, "--id", "u", "--from", shards[-1])
         hashes = {t["name"]: t["hash"] for t in self.ok("tensor", self.base, "--json").json}
         for name in self.CHANGED:
-            self.assertEqual(hashes["skill.s." + name], hashes["skill.t." + name])
+            for other in ("skill.t.", "skill.u."):
+                self.assertEqual(hashes["skill.s." + name], hashes[other + name])
 
     def test_families_and_deltas_choose(self):
         self.ok("skill", "add", self.base, "--id", "f", "--from", self.donor, "--tensors", "ffn")
