@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* WARP: a directory `*.waste` of manifest.json, trunk.bin, codebooks.bin and a bank of expert
+ * records for each layer that is a mixture (warp facts 1 to 8).
+ *
+ * Open reads manifest and codebooks and checks everything that can be checked without reading the
+ * trunk and the banks: shapes, offsets, sizes of files, the list of tensors that the model needs.
+ * Tensors get the names that CMF gives them (facts 3.5), so one plan runs both. */
+#ifndef CSN_FORMAT_WARP_WARP_H
+#define CSN_FORMAT_WARP_WARP_H
+
+#include "arch/arch.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "format/directory.h"
+#include "quant/vq.h"
+
+enum { CSN_WARP_PAGE = 4096, CSN_WARP_RECORD_HEADER = 48 };
+
+typedef enum csn_warp_kind {
+    CSN_WARP_GATE,
+    CSN_WARP_UP,
+    CSN_WARP_DOWN,
+    CSN_WARP_N_KINDS
+} csn_warp_kind;
+
+typedef struct csn_warp_bank { /* the experts of one layer */
+    uint32_t layer;
+    csn_str file_name;
+    csn_file *file;
+    uint32_t n_experts;
+    uint64_t stride;        /* bytes of a record, a multiple of 4096 */
+    uint32_t codebook_base; /* what the manifest says; every record must say the same */
+    csn_vq_books books[CSN_WARP_N_KINDS];
+} csn_warp_bank;
+
+typedef struct csn_warp {
+    const char *path; /* of the directory */
+    csn_arch arch;
+    csn_directory dir;   /* the trunk under CMF names; offsets in `trunk` */
+    uint64_t *scale_off; /* [dir.n] where a quantised tensor's scales lie in `trunk`; else 0 */
+    csn_file *trunk;
+    csn_warp_bank *banks; /* [n_banks], rising layers; 0 for a dense model */
+    uint32_t n_banks;
+    uint32_t stages, entries, index_bits, index_block; /* of expert_quant */
+    uint32_t expert_hidden, expert_width;              /* gate and up are [width][hidden] */
+    csn_str prefix;                                    /* tensor_prefix */
+    int32_t eos_token_id;                              /* -1 = the positional default */
+    csn_json *manifest;
+    csn_arena arena;
+} csn_warp;
+
+/* True for a directory that holds a manifest.json. */
+bool csn_warp_is(csn_fs *fs, const char *path);
+caisson_status csn_warp_open(csn_fs *fs, const char *path, const csn_log *log, csn_warp **ret,
+                             caisson_error *err);
+void csn_warp_close(csn_warp *w); /* NULL is fine */
+
+/* Reads tensor i of the directory as its dtype lays it out (payload, then scales, without a gap)
+ * into out [dir.tensors[i].nbytes]. */
+caisson_status csn_warp_read_tensor(csn_warp *w, uint32_t i, uint8_t *out, caisson_error *err);
+
+/* The matrices of one expert, in the memory of its record. */
+typedef struct csn_warp_expert {
+    csn_vq_matrix m[CSN_WARP_N_KINDS];
+} csn_warp_expert;
+
+/* Checks a record (bank->stride bytes): header, spans, with `crc` its checksum. Errors name layer,
+ * expert and both values: CAISSON_E_PARSE for the header, CAISSON_E_HASH for the checksum. */
+caisson_status csn_warp_record(const csn_warp *w, const csn_warp_bank *bank, uint32_t expert,
+                               const uint8_t *record, bool crc, csn_warp_expert *ret,
+                               caisson_error *err);
+
+#endif
