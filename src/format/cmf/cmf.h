@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "format/chat.h"
 #include "format/directory.h"
 
 enum {
@@ -38,10 +39,6 @@ typedef struct csn_cmf_envelope {
     uint64_t header_hash, dir_hash;                            /* 0 = absent */
     uint64_t file_bytes;
 } csn_cmf_envelope;
-
-/* The named special tokens that templates may use: bos_token, eos_token, ... */
-enum { CSN_CMF_N_SPECIAL_TOKENS = 7 };
-extern const char *const csn_cmf_special_tokens[CSN_CMF_N_SPECIAL_TOKENS];
 
 /* One task mask (CMF 5, facts 6): which neurons, heads, layers and experts are active. Rows of
  * bits, item i is bit i % 8 of byte i / 8; bits beyond a dimension are zero. */
@@ -107,19 +104,6 @@ typedef struct csn_cmf_skill {
     const csn_cmf_selection *selection; /* NULL: it cannot be routed to */
     uint64_t n_tensors, nbytes;         /* of its payloads */
 } csn_cmf_skill;
-
-typedef struct csn_chat_bundle { /* header.tokenizer_config (facts 7.4) */
-    bool present;
-    csn_str chat_template;  /* empty = none */
-    int32_t *eos_token_ids; /* [n_eos] */
-    uint32_t n_eos;
-    int32_t bos_token_id, pad_token_id; /* -1 = null */
-    /* Our addition to the bundle, `special_tokens_map`: which token each name stands for, as in
-     * tokenizer_config.json. Texts, empty = that name has none; has_special_tokens false: the file
-     * does not say. */
-    bool has_special_tokens;
-    csn_str special_tokens[CSN_CMF_N_SPECIAL_TOKENS];
-} csn_chat_bundle;
 
 typedef struct csn_cmf csn_cmf;
 struct csn_cmf {

@@ -12,6 +12,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "format/chat.h"
 #include "format/directory.h"
 #include "quant/vq.h"
 
@@ -45,7 +46,7 @@ typedef struct csn_warp {
     uint32_t stages, entries, index_bits, index_block; /* of expert_quant */
     uint32_t expert_hidden, expert_width;              /* gate and up are [width][hidden] */
     csn_str prefix;                                    /* tensor_prefix */
-    int32_t eos_token_id;                              /* -1 = the positional default */
+    csn_chat_bundle chat;                              /* made from chat.json and specials.json */
     csn_json *manifest;
     csn_arena arena;
 } csn_warp;
@@ -59,6 +60,9 @@ void csn_warp_close(csn_warp *w); /* NULL is fine */
 /* Reads tensor i of the directory as its dtype lays it out (payload, then scales, without a gap)
  * into out [dir.tensors[i].nbytes]. */
 caisson_status csn_warp_read_tensor(csn_warp *w, uint32_t i, uint8_t *out, caisson_error *err);
+
+/* A tokenizer.json made from tokenizer.model and specials.json; empty = there is none. */
+caisson_status csn_warp_read_tokenizer(csn_warp *w, csn_buf *ret, caisson_error *err);
 
 /* The matrices of one expert, in the memory of its record. */
 typedef struct csn_warp_expert {
