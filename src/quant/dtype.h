@@ -64,7 +64,7 @@ struct csn_dtype {
     const char *name; /* "q8_row", as facts 4.0 spells it; GGUF-only types in lower case: "q4_k" */
     int cmf_id;       /* id in a CMF directory, or CSN_NO_ID */
     int gguf_id;      /* ggml type id, or CSN_NO_ID */
-    int warp_fmt;     /* WARP fmt byte, or CSN_NO_ID */
+    int warp_fmt;     /* fmt of a tensor in WARP's trunk, or CSN_NO_ID */
     const char *safetensors; /* "F32", "BF16", ..., or NULL */
     uint32_t group;          /* elements that share a scale in flattened order; 1 = none */
     uint32_t bytes_of_32; /* of 32 elements of a row in the payload's first part, where rows follow
@@ -104,6 +104,7 @@ extern const csn_dtype *const csn_dtypes[]; /* NULL-terminated */
 const csn_dtype *csn_dtype_by_name(csn_str name); /* NULL if unknown; also "q8", "q4t" aliases */
 const csn_dtype *csn_dtype_by_cmf(unsigned id);
 const csn_dtype *csn_dtype_by_gguf(unsigned id);
+const csn_dtype *csn_dtype_by_warp(unsigned fmt);
 const csn_dtype *csn_dtype_by_safetensors(csn_str name);
 
 /* Bytes of a payload that encode will make: exactly, or about where only the payload decides.

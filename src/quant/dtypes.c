@@ -10,10 +10,11 @@ const csn_dtype *const csn_dtypes[] = {
     &csn_dtype_mix8_4, &csn_dtype_u8, &csn_dtype_q4_col, &csn_dtype_vbit, &csn_dtype_q8_2f,
     &csn_dtype_vbit_ro, &csn_dtype_q4_tiled, &csn_dtype_q1, &csn_dtype_q1s, &csn_dtype_q1t,
     &csn_dtype_q4tp, &csn_dtype_q2tp,
-    /* other containers: GGUF, safetensors */
-    &csn_dtype_q4_0, &csn_dtype_q4_1, &csn_dtype_q5_0, &csn_dtype_q5_1, &csn_dtype_q8_0,
-    &csn_dtype_q2_k, &csn_dtype_q3_k, &csn_dtype_q4_k, &csn_dtype_q5_k, &csn_dtype_q6_k,
-    &csn_dtype_iq4_nl, &csn_dtype_iq4_xs, &csn_dtype_mxfp4, &csn_dtype_f8_e4m3, &csn_dtype_f8_e5m2,
+    /* other containers: WARP, GGUF, safetensors */
+    &csn_dtype_q8g, &csn_dtype_q4g, &csn_dtype_q3g, &csn_dtype_q4_0, &csn_dtype_q4_1,
+    &csn_dtype_q5_0, &csn_dtype_q5_1, &csn_dtype_q8_0, &csn_dtype_q2_k, &csn_dtype_q3_k,
+    &csn_dtype_q4_k, &csn_dtype_q5_k, &csn_dtype_q6_k, &csn_dtype_iq4_nl, &csn_dtype_iq4_xs,
+    &csn_dtype_mxfp4, &csn_dtype_f8_e4m3, &csn_dtype_f8_e5m2,
     /* known by name and size only (foreign.c) */
     &csn_dtype_q8_1, &csn_dtype_q8_k, &csn_dtype_iq2_xxs, &csn_dtype_iq2_xs, &csn_dtype_iq3_xxs,
     &csn_dtype_iq1_s, &csn_dtype_iq3_s, &csn_dtype_iq2_s, &csn_dtype_i8, &csn_dtype_i16,
@@ -68,6 +69,15 @@ const csn_dtype *csn_dtype_by_cmf(unsigned id) {
 const csn_dtype *csn_dtype_by_gguf(unsigned id) {
     for (size_t i = 0; csn_dtypes[i] != NULL; i++) {
         if (csn_dtypes[i]->gguf_id != CSN_NO_ID && (unsigned)csn_dtypes[i]->gguf_id == id) {
+            return csn_dtypes[i];
+        }
+    }
+    return NULL;
+}
+
+const csn_dtype *csn_dtype_by_warp(unsigned fmt) {
+    for (size_t i = 0; csn_dtypes[i] != NULL; i++) {
+        if (csn_dtypes[i]->warp_fmt != CSN_NO_ID && (unsigned)csn_dtypes[i]->warp_fmt == fmt) {
             return csn_dtypes[i];
         }
     }

@@ -19,6 +19,7 @@ extern const csn_dtype csn_dtype_u8, csn_dtype_mix8_4, csn_dtype_q4_col;
 extern const csn_dtype csn_dtype_vbit, csn_dtype_vbit_ro;
 extern const csn_dtype csn_dtype_q1, csn_dtype_q1s, csn_dtype_q1t, csn_dtype_q2tp;
 /* ---- rows of dtypes.c: formats that only other containers use ---- */
+extern const csn_dtype csn_dtype_q8g, csn_dtype_q4g, csn_dtype_q3g;
 extern const csn_dtype csn_dtype_q4_0, csn_dtype_q4_1, csn_dtype_q5_0, csn_dtype_q5_1;
 extern const csn_dtype csn_dtype_q8_0, csn_dtype_q2_k, csn_dtype_q3_k, csn_dtype_q4_k;
 extern const csn_dtype csn_dtype_q5_k, csn_dtype_q6_k, csn_dtype_iq4_nl, csn_dtype_iq4_xs;
