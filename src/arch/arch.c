@@ -65,6 +65,7 @@ const csn_jfield csn_arch_fields[CSN_ARCH_N_FIELDS] = {
     CSN_JCHECK("caisson.longrope", CSN_JT_OBJECT, OPT),
     BOOL(sliding_all, "caisson.sliding_all", 0),
     CSN_JCHECK("caisson.no_rope_layers", CSN_JT_ARRAY, OPT),
+    U32(attn_res_block_size, "caisson.attn_res_block_size", OPT),
 };
 _Static_assert(CSN_ARCH_N_FIELDS <= 64, "csn_jfields_read has 64 bits for what it saw");
 
@@ -84,6 +85,7 @@ const csn_jfield csn_mla_fields[CSN_MLA_N_FIELDS] = {
     U32(mla.v_head_dim, "v_head_dim", REQ),
     U32(mla.q_lora_rank, "q_lora_rank", OPT),
     BOOL(mla.nope, "nope", 0),
+    BOOL(mla.rope_interleave, "caisson.rope_interleave", 0),
 };
 const csn_jfield csn_mtp_fields[CSN_MTP_N_FIELDS] = {
     U32(mtp.n_layers, "num_layers", REQ),
@@ -99,6 +101,10 @@ const csn_jfield csn_moe_fields[CSN_MOE_N_FIELDS] = {
     BOOL(moe.router_sigmoid, "router_sigmoid", 0),
     F64(moe.routed_scaling_factor, "routed_scaling_factor", OPT),
     BOOL(moe.router_resonance, "router_resonance", 0),
+    U32(moe.n_group, "caisson.n_group", OPT),
+    U32(moe.topk_group, "caisson.topk_group", OPT),
+    U32(moe.routed_expert_hidden_size, "caisson.routed_expert_hidden_size", OPT),
+    BOOL(moe.has_latent_norm, "caisson.latent_norm", 0),
 };
 const csn_jfield csn_linear_core_fields[CSN_LINEAR_CORE_N_FIELDS] = {
     CSN_JFIELD(csn_arch, linear_core.kind, "kind", CSN_JT_STR, REQ),
@@ -237,6 +243,45 @@ static caisson_status read_longrope(const csn_jval *v, csn_arena *arena, csn_arc
     return CAISSON_OK;
 }
 
+static caisson_status check_moe(const csn_arch *a, caisson_error *err) {
+    uint32_t n = a->moe.n_experts;
+    uint32_t n_group = a->moe.n_group;
+    if (n == 0 || a->moe.top_k == 0 || a->moe.top_k > n) {
+        return fail(err, "moe", "num_experts or top_k makes no sense", "1 <= top_k <= num_experts");
+    }
+    if (n_group == 0 && a->moe.topk_group == 0) {
+        return CAISSON_OK;
+    }
+    if (n_group == 0 || n % n_group != 0 || a->moe.topk_group == 0 || a->moe.topk_group > n_group ||
+        a->moe.top_k > n / n_group * a->moe.topk_group) {
+        return fail(err, "moe.caisson.n_group", "n_group or topk_group makes no sense",
+                    "equal groups, and top_k experts in topk_group of them");
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status check_mla(const csn_arch *a, caisson_error *err) {
+    const struct {
+        const char *key;
+        uint32_t value;
+    } sizes[] = {
+        {"mla.kv_lora_rank", a->mla.kv_lora_rank},
+        {"mla.qk_rope_head_dim", a->mla.qk_rope_head_dim},
+        {"mla.qk_nope_head_dim", a->mla.qk_nope_head_dim},
+        {"mla.v_head_dim", a->mla.v_head_dim},
+    };
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        if (sizes[i].value == 0 || sizes[i].value > CSN_ARCH_MAX_MLA_DIM) {
+            return fail(err, sizes[i].key, "out of range", "1 to 2^20");
+        }
+    }
+    if (a->mla.q_lora_rank > CSN_ARCH_MAX_MLA_DIM || a->mla.qk_rope_head_dim % 2 != 0) {
+        return fail(err, "mla", "q_lora_rank out of range or qk_rope_head_dim odd",
+                    "at most 2^20, an even number");
+    }
+    return CAISSON_OK;
+}
+
 /* The nested objects of a parsed arch; v is NULL when the key is absent. */
 static caisson_status read_objects(const csn_jval *o, csn_arena *arena, csn_arch *a,
                                    caisson_error *err) {
@@ -255,6 +300,7 @@ static caisson_status read_objects(const csn_jval *o, csn_arena *arena, csn_arch
     if (csn_jval_kind(v) == CSN_JSON_OBJECT) {
         CSN_TRY(csn_jfields_read(v, csn_mla_fields, CSN_MLA_N_FIELDS, "arch.mla", a, NULL, err));
         a->mla.present = true;
+        CSN_TRY(check_mla(a, err));
     }
     v = csn_jval_get(o, "mtp");
     if (csn_jval_kind(v) == CSN_JSON_OBJECT) {
@@ -267,10 +313,7 @@ static caisson_status read_objects(const csn_jval *o, csn_arena *arena, csn_arch
         a->moe.present = true;
         a->moe.has_shared = (seen >> 4 & 1) != 0;
         a->moe.has_scaling = (seen >> 6 & 1) != 0;
-        if (a->moe.n_experts == 0 || a->moe.top_k == 0 || a->moe.top_k > a->moe.n_experts) {
-            return fail(err, "moe", "num_experts or top_k makes no sense",
-                        "1 <= top_k <= num_experts");
-        }
+        CSN_TRY(check_moe(a, err));
     }
     v = csn_jval_get(o, "linear_core");
     if (csn_jval_kind(v) == CSN_JSON_OBJECT) {
@@ -340,6 +383,11 @@ static caisson_status check_counts(const csn_arch *a, caisson_error *err) {
     }
     if (a->head_dim % 2 != 0) {
         return fail(err, "head_dim", "is odd", "an even number");
+    }
+    if (a->attn_res_block_size > a->n_layers) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = CSN_STR("arch.caisson.attn_res_block_size"),
+                        .what = "a block is longer than all layers",
+                        CSN_VALUES(a->n_layers, a->attn_res_block_size));
     }
     return CAISSON_OK;
 }

@@ -94,8 +94,18 @@ typedef struct csn_arch {
         bool present;
         uint32_t n_experts, top_k, moe_intermediate_size;
         bool norm_topk_prob, has_shared, router_sigmoid, router_resonance, has_scaling;
-        uint32_t shared_expert_intermediate_size;
+        uint32_t shared_expert_intermediate_size; /* of all shared experts together */
         double routed_scaling_factor;
+        /* DeepSeek-V3: experts lie in n_group groups of equal size, of which the topk_group with
+         * the largest sum of two scores may be chosen from. 0 = absent: no groups. Keys
+         * "caisson.n_group", "caisson.topk_group". */
+        uint32_t n_group, topk_group;
+        /* Kimi K3: routed experts work at this width, between mlp.routed_expert_down_proj and
+         * mlp.routed_expert_up_proj; 0 = absent: at hidden_size. has_latent_norm: their sum passes
+         * mlp.routed_expert_norm. Keys "caisson.routed_expert_hidden_size", "caisson.latent_norm".
+         */
+        uint32_t routed_expert_hidden_size;
+        bool has_latent_norm;
     } moe;
     struct {
         bool present;
@@ -105,8 +115,9 @@ typedef struct csn_arch {
     struct {
         bool present;
         uint32_t kv_lora_rank, qk_rope_head_dim, qk_nope_head_dim, v_head_dim, q_lora_rank;
-        bool nope;
-    } mla;
+        bool nope;            /* queries and keys are not rotated */
+        bool rope_interleave; /* pairs (2j, 2j + 1) rotate; key "caisson.rope_interleave" */
+    } mla;                    /* every layer that attends; linear layers are those of layer_types */
     struct {
         bool present;
         csn_str kind;
@@ -116,6 +127,9 @@ typedef struct csn_arch {
     uint32_t linear_key_head_dim, linear_value_head_dim; /* 0 = null */
     bool has_situ_beta, has_situ_linear_beta, has_kda_gate_lower_bound, has_g3n;
     double activation_situ_beta, activation_situ_linear_beta, kda_gate_lower_bound;
+    /* Attention residuals (Kimi K3): the length of a block in layers, 0 = absent. Key
+     * "caisson.attn_res_block_size". */
+    uint32_t attn_res_block_size;
 
     /* Keys of the source `arch` object that are not in this struct, kept on rewrite:
      * a parsed object or NULL, owned by whoever owns the arch's document. */
@@ -138,7 +152,8 @@ void csn_arch_write(const csn_arch *arch, csn_jw *w);
 
 /* True if layer i sees only the last sliding_window keys. */
 bool csn_arch_is_local(const csn_arch *arch, uint32_t i_layer);
-/* Rotated dims of a head: max(2, trunc(head_dim * factor)), even; 0 in a layer of no_rope. */
+/* Rotated dims of a head of ordinary attention: max(2, trunc(head_dim * factor)), even; 0 in a
+ * layer of no_rope. */
 uint32_t csn_arch_rotary_dim(const csn_arch *arch, uint32_t i_layer);
 
 #endif

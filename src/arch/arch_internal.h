@@ -7,16 +7,17 @@
 #include "base/json_fields.h"
 
 enum {
-    CSN_ARCH_N_FIELDS = 51,
+    CSN_ARCH_N_FIELDS = 52,
     CSN_YARN_N_FIELDS = 7,
-    CSN_MLA_N_FIELDS = 6,
+    CSN_MLA_N_FIELDS = 7,
     CSN_MTP_N_FIELDS = 3,
-    CSN_MOE_N_FIELDS = 8,
+    CSN_MOE_N_FIELDS = 12,
     CSN_LINEAR_CORE_N_FIELDS = 4,
     CSN_LONGROPE_N_FIELDS = 4,
     CSN_N_LAYER_TYPES = CSN_LAYER_KDA + 1,
     CSN_N_NORM_STYLES = CSN_NORM_GEMMA + 1,
     CSN_N_ACTS = CSN_ACT_SITU + 1,
+    CSN_ARCH_MAX_MLA_DIM = 1 << 20,
     CSN_ARCH_MAX_LAYERS = 1 << 20 /* layers times loops: as many as a model may have tensors */
 };
 

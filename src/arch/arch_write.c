@@ -118,6 +118,9 @@ static void write_mla(csn_jw *w, const csn_arch *a) {
     if (a->mla.nope) {
         put_bool(w, "nope", true);
     }
+    if (a->mla.rope_interleave) {
+        put_bool(w, "caisson.rope_interleave", true);
+    }
     end_object(w, a, "mla", csn_mla_fields, CSN_MLA_N_FIELDS);
 }
 
@@ -154,6 +157,12 @@ static void write_moe(csn_jw *w, const csn_arch *a) {
     }
     if (a->moe.router_resonance) {
         put_bool(w, "router_resonance", true);
+    }
+    opt_u32(w, "caisson.n_group", a->moe.n_group);
+    opt_u32(w, "caisson.topk_group", a->moe.topk_group);
+    opt_u32(w, "caisson.routed_expert_hidden_size", a->moe.routed_expert_hidden_size);
+    if (a->moe.has_latent_norm) {
+        put_bool(w, "caisson.latent_norm", true);
     }
     end_object(w, a, "moe", csn_moe_fields, CSN_MOE_N_FIELDS);
 }
@@ -289,6 +298,7 @@ void csn_arch_write(const csn_arch *a, csn_jw *w) {
         }
         csn_jw_array_end(w);
     }
+    opt_u32(w, "caisson.attn_res_block_size", a->attn_res_block_size);
     put_unknown(w, a->source, csn_arch_fields, CSN_ARCH_N_FIELDS);
     csn_jw_object_end(w);
 }

@@ -138,12 +138,15 @@ static void defaults_are_those_of_the_format(void **state) {
     "\"local_partial_rotary_factor\":0.25,\"global_head_dim\":32,\"num_global_kv_heads\":1,"       \
     "\"global_partial_rotary_factor\":0.75,\"final_logit_softcapping\":30.0,"                      \
     "\"mla\":{\"kv_lora_rank\":8,\"qk_rope_head_dim\":4,\"qk_nope_head_dim\":4,"                   \
-    "\"v_head_dim\":8,\"q_lora_rank\":16,\"nope\":true},\"activation_situ_beta\":1.5,"             \
+    "\"v_head_dim\":8,\"q_lora_rank\":16,\"nope\":true,\"caisson.rope_interleave\":true},"         \
+    "\"activation_situ_beta\":1.5,"                                                                \
     "\"activation_situ_linear_beta\":0.0,\"attn_logit_softcapping\":50.0,\"attn_v_norm\":true,"    \
     "\"mtp\":{\"num_layers\":1,\"share_lm_head\":false},"                                          \
     "\"moe\":{\"num_experts\":11,\"top_k\":2,\"moe_intermediate_size\":24,"                        \
     "\"norm_topk_prob\":true,\"shared_expert_intermediate_size\":16,\"router_sigmoid\":true,"      \
-    "\"routed_scaling_factor\":2.5,\"router_resonance\":true,\"new\":[1]},"                        \
+    "\"routed_scaling_factor\":2.5,\"router_resonance\":true,\"caisson.n_group\":11,"              \
+    "\"caisson.topk_group\":4,\"caisson.routed_expert_hidden_size\":24,"                           \
+    "\"caisson.latent_norm\":true,\"new\":[1]},"                                                   \
     "\"linear_core\":{\"kind\":\"gated_delta_net\",\"num_heads\":4,\"value_head_dim\":8},"         \
     "\"head_clusters\":3,\"linear_conv_kernel_dim\":4,\"linear_num_key_heads\":2,"                 \
     "\"linear_num_value_heads\":4,\"linear_key_head_dim\":8,\"linear_value_head_dim\":8,"          \
@@ -151,7 +154,8 @@ static void defaults_are_those_of_the_format(void **state) {
     "\"kda_gate_lower_bound\":-5.0,\"num_loops\":2,\"loop_final_norm\":true,"                      \
     "\"caisson.longrope\":{\"short_factor\":[1.0,1.0,1.0,1.0],\"long_factor\":[2.0,3.0,4.0,5.5],"  \
     "\"original_max_position_embeddings\":256,\"attention_factor\":1.19},"                         \
-    "\"caisson.sliding_all\":true,\"caisson.no_rope_layers\":[1,3],\"zz_unknown\":{\"deep\":["     \
+    "\"caisson.sliding_all\":true,\"caisson.no_rope_layers\":[1,3],"                               \
+    "\"caisson.attn_res_block_size\":3,\"zz_unknown\":{\"deep\":["                                 \
     "null,1e300]},\"another\":\"x\"}"
 
 static void every_key_is_read(void **state) {
@@ -171,7 +175,7 @@ static void every_key_is_read(void **state) {
     assert_int_equal(a->sliding_window_pattern, 6);
     assert_true(a->rope_local_base_freq == 10000.0);
     assert_true(a->final_logit_softcapping == 30.0 && a->attn_logit_softcapping == 50.0);
-    assert_true(a->mla.present && a->mla.nope);
+    assert_true(a->mla.present && a->mla.nope && a->mla.rope_interleave);
     assert_int_equal(a->mla.q_lora_rank, 16);
     assert_true(a->has_situ_beta && a->activation_situ_beta == 1.5);
     assert_true(a->has_situ_linear_beta && a->activation_situ_linear_beta == 0.0);
@@ -180,6 +184,11 @@ static void every_key_is_read(void **state) {
     assert_true(a->moe.present && a->moe.norm_topk_prob && a->moe.has_shared && a->moe.has_scaling);
     assert_int_equal(a->moe.n_experts, 11);
     assert_true(a->moe.routed_scaling_factor == 2.5);
+    assert_int_equal(a->moe.n_group, 11);
+    assert_int_equal(a->moe.topk_group, 4);
+    assert_int_equal(a->moe.routed_expert_hidden_size, 24);
+    assert_true(a->moe.has_latent_norm);
+    assert_int_equal(a->attn_res_block_size, 3);
     assert_true(csn_str_is(a->linear_core.kind, "gated_delta_net"));
     assert_int_equal(a->head_clusters, 3);
     assert_int_equal(a->linear_n_value_heads, 4);
@@ -292,6 +301,11 @@ static void null_stands_where_the_format_lets_it(void **state) {
     }
 }
 
+#define MOE_OF_8 "\"moe\":{\"num_experts\":8,\"top_k\":3,\"moe_intermediate_size\":8"
+#define MLA_OF(lora, rope, v)                                                                      \
+    "\"mla\":{\"kv_lora_rank\":" lora ",\"qk_rope_head_dim\":" rope                                \
+    ",\"qk_nope_head_dim\":4,\"v_head_dim\":" v "}"
+
 static void senseless_values_are_refused_with_their_key(void **state) {
     (void)state;
     static const struct {
@@ -327,6 +341,15 @@ static void senseless_values_are_refused_with_their_key(void **state) {
          "arch.caisson.longrope", CAISSON_E_PARSE},
         {"\"num_loops\":2,\"num_loops\":2", "arch.num_loops", CAISSON_E_PARSE},
         {"\"moe\":[]", "arch.moe", CAISSON_E_PARSE},
+        {MOE_OF_8 ",\"caisson.n_group\":3,\"caisson.topk_group\":1}", "arch.moe.caisson.n_group",
+         CAISSON_E_PARSE},
+        {MOE_OF_8 ",\"caisson.n_group\":4}", "arch.moe.caisson.n_group", CAISSON_E_PARSE},
+        {MOE_OF_8 ",\"caisson.n_group\":4,\"caisson.topk_group\":1}", "arch.moe.caisson.n_group",
+         CAISSON_E_PARSE},
+        {MLA_OF("0", "4", "8"), "arch.mla.kv_lora_rank", CAISSON_E_PARSE},
+        {MLA_OF("8", "3", "8"), "arch.mla", CAISSON_E_PARSE},
+        {MLA_OF("8", "4", "1048577"), "arch.mla.v_head_dim", CAISSON_E_PARSE},
+        {"\"caisson.attn_res_block_size\":7", "arch.caisson.attn_res_block_size", CAISSON_E_PARSE},
         {"\"caisson.no_rope_layers\":[0,0]", "arch.caisson.no_rope_layers", CAISSON_E_PARSE},
         {"\"caisson.no_rope_layers\":[6]", "arch.caisson.no_rope_layers", CAISSON_E_PARSE},
         {"\"caisson.no_rope_layers\":[true]", "arch.caisson.no_rope_layers", CAISSON_E_PARSE},
