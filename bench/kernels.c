@@ -108,6 +108,8 @@ struct kernel {
     csn_matmul_i8_rows_fn matmul_i8_rows;
     csn_quantise_x8_fn quantise_x8;
     csn_take_exact_fn take_exact;
+    csn_vq_table_fn vq_table_f32, vq_table_i8;
+    csn_vq_apply_fn vq_apply_f32, vq_apply_i8;
 };
 
 static const struct kernel kernels[] = {
@@ -149,8 +151,7 @@ static void bench_kernel(const struct kernel *k, csn_pool *pool, struct work *w,
         line(k->op, k->dtype, k->isa, threads, batch, (double)(batch * w->w.cols) * 4, 0, t);
         return;
     }
-    if (row == 0 || k->scale_x != NULL || k->matmul_i8_exact != NULL || k->take_exact != NULL ||
-        k->matmul_i8_rows != NULL || (k->matmul_f32 != NULL && dtype == NULL)) {
+    if (row == 0 || (k->matmul_i8 == NULL && (k->matmul_f32 == NULL || dtype == NULL))) {
         return;
     }
     w->w.dtype = dtype;

@@ -15,7 +15,11 @@ enum op {
     OP_matmul_i8_exact,
     OP_matmul_i8_rows,
     OP_quantise_x8,
-    OP_take_exact
+    OP_take_exact,
+    OP_vq_table_f32,
+    OP_vq_table_i8,
+    OP_vq_apply_f32,
+    OP_vq_apply_i8
 };
 
 struct row {
@@ -30,6 +34,8 @@ struct row {
         csn_matmul_i8_rows_fn matmul_i8_rows;
         csn_quantise_x8_fn quantise_x8;
         csn_take_exact_fn take_exact;
+        csn_vq_table_fn vq_table_f32, vq_table_i8;
+        csn_vq_apply_fn vq_apply_f32, vq_apply_i8;
     } fn;
 };
 
@@ -87,4 +93,27 @@ csn_quantise_x8_fn csn_kernel_quantise_x8(void) {
 
 csn_take_exact_fn csn_kernel_take_exact(void) {
     return find(OP_take_exact, "any")->fn.take_exact;
+}
+
+static uint64_t vq_f32_nbytes(const csn_vq_books *b, uint64_t cols) {
+    return csn_vq_codes_nbytes(b, cols) * sizeof(float);
+}
+
+static uint64_t vq_i8_nbytes(const csn_vq_books *b, uint64_t cols) {
+    uint64_t spans = (cols / CSN_VQ_DIM + CSN_VQ_SPAN - 1) / CSN_VQ_SPAN;
+    return csn_vq_codes_nbytes(b, cols) + (spans * sizeof(float) + 63) / 64 * 64;
+}
+
+csn_vq_kernel csn_kernel_vq(const csn_vq_books *b, bool want_int8) {
+    if (b->is_packed || want_int8) {
+        const struct row *own = find(OP_vq_apply_i8, b->is_packed ? "packed" : "bytes");
+        return (csn_vq_kernel){
+            .is_int8 = true,
+            .table_nbytes = vq_i8_nbytes,
+            .table = find(OP_vq_table_i8, "any")->fn.vq_table_i8,
+            .apply = (own != NULL ? own : find(OP_vq_apply_i8, "any"))->fn.vq_apply_i8};
+    }
+    return (csn_vq_kernel){.table_nbytes = vq_f32_nbytes,
+                           .table = find(OP_vq_table_f32, "any")->fn.vq_table_f32,
+                           .apply = find(OP_vq_apply_f32, "any")->fn.vq_apply_f32};
 }

@@ -18,8 +18,8 @@ enum {
 /* The codebooks of one kind of matrix (gate, up or down) of one layer; its experts share them. */
 typedef struct csn_vq_books {
     uint32_t stages, entries;
-    bool is_packed;      /* 6-bit indices of 4 stages in 3 bytes; else a byte a stage */
-    const float *entry;  /* [stages][entries][8] */
+    bool is_packed;     /* 6-bit indices of 4 stages in 3 bytes (64 entries); else a byte a stage */
+    const float *entry; /* [stages][entries][8] */
     const float *column; /* [stages][8][entries] the same values */
 } csn_vq_books;
 
@@ -40,9 +40,25 @@ typedef struct csn_vq_matrix { /* [rows][cols], cols a multiple of 8 */
 /* Bytes of the index block of a matrix; false on overflow or when cols is no multiple of 8. */
 bool csn_vq_index_nbytes(const csn_vq_books *b, uint32_t rows, uint32_t cols, uint32_t block,
                          uint64_t *ret);
-/* The indices of vector v of a row, [stages]. Packed ones are below 64; a byte may name an entry
- * that does not exist only where entries < 256 (the container's check refuses those). */
-void csn_vq_indices(const csn_vq_matrix *m, uint32_t row, uint32_t v, uint8_t *ret);
+
+/* The indices of vector v of a row. */
+static inline const uint8_t *csn_vq_vector(const csn_vq_matrix *m, uint32_t row, uint32_t v) {
+    const uint64_t nv = m->cols / CSN_VQ_DIM;
+    const uint64_t block = m->block == 0 ? 1 : m->block;
+    return m->index +
+           ((row / block * nv + v) * block + row % block) * csn_vq_vector_bytes(m->books);
+}
+
+/* The index of stage s. A byte may name an entry that does not exist where entries < 256: it stands
+ * for eight zeros. */
+static inline uint32_t csn_vq_index(const csn_vq_books *b, const uint8_t *vector, uint32_t s) {
+    if (!b->is_packed) {
+        return vector[s];
+    }
+    uint32_t w = vector[0] | (uint32_t)vector[1] << 8 | (uint32_t)vector[2] << 16;
+    return w >> 6 * s & 63u;
+}
+
 /* Weights [cols] of a row: scale * (sum of entries, stage by stage from 0). */
 void csn_vq_decode_row(const csn_vq_matrix *m, uint32_t row, float *ret);
 

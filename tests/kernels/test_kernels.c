@@ -28,6 +28,8 @@ struct kernel {
     csn_matmul_i8_rows_fn matmul_i8_rows;
     csn_quantise_x8_fn quantise_x8;
     csn_take_exact_fn take_exact;
+    csn_vq_table_fn vq_table_f32, vq_table_i8;
+    csn_vq_apply_fn vq_apply_f32, vq_apply_i8;
 };
 
 static const struct kernel kernels[] = {
