@@ -195,6 +195,10 @@ static void store_v(const csn_kv_head *kv, uint32_t pos, const float *v) {
 }
 
 static void vec_kv_store(const csn_kv_head *kv, uint32_t pos, const float *k, const float *v) {
+    if (kv->v_dim != 0) {
+        store_v(kv, pos, k);
+        return;
+    }
     store_k(kv, pos, k);
     store_v(kv, pos, v);
 }
@@ -291,13 +295,13 @@ INLINE float softmax_row(float *s, uint32_t k0, uint32_t k1, float softcap, floa
     return correction;
 }
 
-struct attend_state { /* shapes for R rows, hdp = head_dim rounded up to 16 */
+struct attend_state { /* shapes for R rows, hdp = head_dim rounded up to 16, vdp = v_dim */
     float *k;         /* [BLOCK / TILE][head_dim][TILE] the block as f32 */
     float *v;         /* [BLOCK][hdp] */
     float *q;         /* [R][head_dim], scaled */
-    float *out;       /* [R][hdp] */
+    float *out;       /* [R][vdp] */
     float *m, *l;     /* [R] */
-    uint32_t hdp;
+    uint32_t hdp, vdp;
 };
 
 /* One block for rows [r, r + nr) of the call; its keys and values as f32, or as they are stored
@@ -338,21 +342,39 @@ INLINE void attend_rows(const int nr, const bool half, const csn_attend *a,
         uint32_t end = k0[i] < k1[i] ? k1[i] : k0[i];
         correction[i] = softmax_row(row, k0[i], end, a->softcap, st->m + r + i, st->l + r + i);
     }
-    for (uint32_t d = 0; d < st->hdp; d += 16) {
+    for (uint32_t d = 0; d < st->vdp; d += 16) {
         size_t at = (size_t)low * st->hdp * (half ? 2 : sizeof(float));
         mix_values(nr, half, s + low, v + at, st->hdp, d, high - low, correction,
-                   st->out + r * st->hdp, st->hdp);
+                   st->out + r * st->vdp, st->vdp);
+    }
+}
+
+/* Keys of latent attention: a tile of 16 rows with positions innermost. */
+static void turn_rows(const float *rows, uint32_t stride, uint32_t hd, float *out) {
+    for (uint32_t d = 0; d < hd; d++) {
+        for (uint32_t j = 0; j < TILE; j++) {
+            out[d * TILE + j] = rows[(size_t)j * stride + d];
+        }
     }
 }
 
 /* Decodes the block once, then takes its rows four at a time. */
 static void attend_block(const csn_attend *a, const struct attend_state *st, uint64_t n_rows,
                          uint32_t base, uint32_t n_keys) {
-    for (uint32_t j = 0; j < n_keys; j += TILE) {
-        decode_k_tile(&a->kv, (base + j) / TILE, st->k + (size_t)j * a->kv.head_dim);
-    }
-    for (uint32_t j = 0; j < n_keys; j++) {
+    uint32_t hd = a->kv.head_dim;
+    bool is_latent = a->kv.v_dim != 0;
+    /* a tile that is turned is whole: the cache has rows, zeros or of old, up to the block's end */
+    uint32_t n_rows_v = is_latent ? (n_keys + TILE - 1) / TILE * TILE : n_keys;
+    for (uint32_t j = 0; j < n_rows_v; j++) {
         decode_v_row(&a->kv, base + j, st->v + (size_t)j * st->hdp, st->hdp);
+    }
+    for (uint32_t j = 0; j < n_keys; j += TILE) {
+        float *tile = st->k + (size_t)j * hd;
+        if (is_latent) {
+            turn_rows(st->v + (size_t)j * st->hdp, st->hdp, hd, tile);
+        } else {
+            decode_k_tile(&a->kv, (base + j) / TILE, tile);
+        }
     }
     const uint8_t *k = (const uint8_t *)st->k;
     const uint8_t *v = (const uint8_t *)st->v;
@@ -386,12 +408,13 @@ static void attend_block_halves(const csn_attend *a, const struct attend_state *
 static void vec_attend(const csn_attend *a) {
     uint32_t hd = a->kv.head_dim;
     uint64_t n_rows = (uint64_t)a->n_group * a->n_queries;
-    struct attend_state st = {.hdp = (hd + 15) / 16 * 16};
+    uint32_t vd = a->kv.v_dim != 0 ? a->kv.v_dim : hd;
+    struct attend_state st = {.hdp = (hd + 15) / 16 * 16, .vdp = (vd + 15) / 16 * 16};
     st.k = a->scratch;
     st.v = st.k + (size_t)BLOCK * hd;
     st.q = st.v + (size_t)BLOCK * st.hdp;
     st.out = st.q + n_rows * hd;
-    st.m = st.out + n_rows * st.hdp;
+    st.m = st.out + n_rows * st.vdp;
     st.l = st.m + n_rows;
 
     for (uint64_t r = 0; r < n_rows; r++) {
@@ -402,10 +425,10 @@ static void vec_attend(const csn_attend *a) {
         st.m[r] = M_NONE;
         st.l[r] = 0.0f;
     }
-    memset(st.out, 0, n_rows * st.hdp * sizeof(float));
+    memset(st.out, 0, n_rows * st.vdp * sizeof(float));
 
-    bool as_stored =
-        n_rows <= ROWS && a->kv.type_k == CSN_KV_F16 && a->kv.type_v == CSN_KV_F16 && st.hdp == hd;
+    bool as_stored = n_rows <= ROWS && a->kv.type_k == CSN_KV_F16 && a->kv.type_v == CSN_KV_F16 &&
+                     st.hdp == hd && a->kv.v_dim == 0;
     uint32_t last = a->pos0 + a->n_queries - 1;
     uint32_t first = a->window != 0 && a->pos0 + 1 > a->window ? a->pos0 + 1 - a->window : 0;
     for (uint32_t base = first / BLOCK * BLOCK; base <= last; base += BLOCK) {
@@ -416,10 +439,10 @@ static void vec_attend(const csn_attend *a) {
         }
     }
     for (uint64_t r = 0; r < n_rows; r++) {
-        float *out = a->out + r / a->n_group * a->out_stride + r % a->n_group * hd;
+        float *out = a->out + r / a->n_group * a->out_stride + r % a->n_group * vd;
         float inverse = 1.0f / st.l[r];
-        for (uint32_t d = 0; d < hd; d++) {
-            out[d] = st.out[r * st.hdp + d] * inverse;
+        for (uint32_t d = 0; d < vd; d++) {
+            out[d] = st.out[r * st.vdp + d] * inverse;
         }
     }
 }

@@ -103,6 +103,10 @@ INLINE v8f silu8(v8f x) {
     return x / (exp8(-x) + 1.0f);
 }
 
+INLINE v8f sigmoid8(v8f x) {
+    return 1.0f / (exp8(-x) + 1.0f);
+}
+
 INLINE v8f gelu_tanh8(v8f x) {
     v8f inner = (x * x * x * 0.044715f + x) * 0x1.988454p-1f; /* sqrt(2 / pi) */
     return (x * 0.5f) * (tanh8(inner) + 1.0f);
@@ -147,18 +151,119 @@ static void vec_add(float *y, const float *x, uint64_t n) {
     }
 }
 
-static void vec_act_mul(int act, float *gate, const float *up, uint64_t n) {
-    uint64_t n8 = n & ~UINT64_C(7);
-    if (act == CSN_VEC_SILU) {
+static void vec_sigmoid(float *x, uint64_t n) {
+    FOR_EACH_8(x, n, sigmoid8(v));
+}
+
+static void mul(float *y, const float *x, uint64_t n) {
+    uint64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        store(y + i, load(y + i) * load(x + i));
+    }
+    for (; i < n; i++) {
+        y[i] *= x[i];
+    }
+}
+
+/* `up` passes through a small copy: it is the caller's. */
+static void situ_mul(const csn_vec_act *act, float *gate, const float *up, uint64_t n) {
+    float beta = act->beta;
+    float linear_beta = act->linear_beta;
+    FOR_EACH_8(gate, n, tanh8(v / beta) * beta * sigmoid8(v));
+    if (!(linear_beta > 0.0f)) {
+        mul(gate, up, n);
+        return;
+    }
+    for (uint64_t i = 0; i < n; i += 64) {
+        float u[64];
+        uint64_t k = n - i < 64 ? n - i : 64;
+        memcpy(u, up + i, k * sizeof(float));
+        FOR_EACH_8(u, k, tanh8(v / linear_beta) * linear_beta);
+        mul(gate + i, u, k);
+    }
+}
+
+static void vec_act_mul(const csn_vec_act *act, float *gate, const float *up, uint64_t n) {
+    if (act->kind == CSN_VEC_SITU) {
+        situ_mul(act, gate, up, n);
+        return;
+    }
+    if (act->kind == CSN_VEC_SILU) {
         FOR_EACH_8(gate, n, silu8(v));
+    } else if (act->kind == CSN_VEC_SIGMOID) {
+        FOR_EACH_8(gate, n, sigmoid8(v));
     } else {
         FOR_EACH_8(gate, n, gelu_tanh8(v));
     }
-    for (uint64_t i = 0; i < n8; i += 8) {
-        store(gate + i, load(gate + i) * load(up + i));
+    mul(gate, up, n);
+}
+
+static float vec_dot(const float *a, const float *b, uint64_t n) {
+    v8f lane[2] = {splat(0.0f), splat(0.0f)};
+    uint64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        lane[0] += load(a + i) * load(b + i);
+        lane[1] += load(a + i + 8) * load(b + i + 8);
     }
-    for (uint64_t i = n8; i < n; i++) {
-        gate[i] *= up[i];
+    if (i < n) {
+        float x[16] = {0};
+        float y[16] = {0};
+        memcpy(x, a + i, (n - i) * sizeof(float));
+        memcpy(y, b + i, (n - i) * sizeof(float));
+        lane[0] += load(x) * load(y);
+        lane[1] += load(x + 8) * load(y + 8);
+    }
+    return tree8(lane[0] + lane[1]);
+}
+
+/* nr rows, 16 columns from c on. */
+INLINE void add_rows_16(const int nr, float *y, uint64_t y_stride, const float *p,
+                        uint64_t p_stride, const float *m, uint64_t m_stride, uint64_t n_terms) {
+    v8f acc[4][2];
+    UNROLL for (int r = 0; r < nr; r++) {
+        acc[r][0] = load(y + (uint64_t)r * y_stride);
+        acc[r][1] = load(y + (uint64_t)r * y_stride + 8);
+    }
+    for (uint64_t j = 0; j < n_terms; j++) {
+        v8f m0 = load(m + j * m_stride);
+        v8f m1 = load(m + j * m_stride + 8);
+        UNROLL for (int r = 0; r < nr; r++) {
+            v8f x = splat(p[(uint64_t)r * p_stride + j]);
+            acc[r][0] += x * m0;
+            acc[r][1] += x * m1;
+        }
+    }
+    UNROLL for (int r = 0; r < nr; r++) {
+        store(y + (uint64_t)r * y_stride, acc[r][0]);
+        store(y + (uint64_t)r * y_stride + 8, acc[r][1]);
+    }
+}
+
+static void vec_add_rows(float *y, uint64_t y_stride, const float *p, uint64_t p_stride,
+                         uint64_t n_rows, const float *m, uint64_t m_stride, uint64_t n_terms,
+                         uint64_t n_cols) {
+    uint64_t end = n_cols & ~UINT64_C(15);
+    uint64_t r = 0;
+    for (; r + 4 <= n_rows; r += 4) {
+        for (uint64_t c = 0; c < end; c += 16) {
+            add_rows_16(4, y + r * y_stride + c, y_stride, p + r * p_stride, p_stride, m + c,
+                        m_stride, n_terms);
+        }
+    }
+    for (; r < n_rows; r++) {
+        for (uint64_t c = 0; c < end; c += 16) {
+            add_rows_16(1, y + r * y_stride + c, y_stride, p + r * p_stride, p_stride, m + c,
+                        m_stride, n_terms);
+        }
+    }
+    for (r = 0; r < n_rows; r++) {
+        for (uint64_t c = end; c < n_cols; c++) {
+            float sum = y[r * y_stride + c];
+            for (uint64_t j = 0; j < n_terms; j++) {
+                sum += p[r * p_stride + j] * m[j * m_stride + c];
+            }
+            y[r * y_stride + c] = sum;
+        }
     }
 }
 
@@ -212,16 +317,33 @@ static void vec_rope(float *x, const float *cos, const float *sin, uint32_t half
     }
 }
 
+static void vec_rope_pairs(float *x, const float *cos, const float *sin, uint32_t half) {
+    for (uint32_t i = 0; i < half; i++) {
+        float x0 = x[2 * (size_t)i];
+        float x1 = x[2 * (size_t)i + 1];
+        x[2 * (size_t)i] = x0 * cos[i] - x1 * sin[i];
+        x[2 * (size_t)i + 1] = x1 * cos[i] + x0 * sin[i];
+    }
+}
+
 #include "kernels/attend_template.h"
+#include "kernels/recurrent_template.h"
 
 const csn_vec CSN_VEC_TABLE = {
     .rms_norm = vec_rms_norm,
     .rope = vec_rope,
+    .rope_pairs = vec_rope_pairs,
     .act_mul = vec_act_mul,
+    .sigmoid = vec_sigmoid,
     .add = vec_add,
+    .dot = vec_dot,
+    .add_rows = vec_add_rows,
     .softcap = vec_softcap,
     .exp = vec_exp,
     .tanh = vec_tanh,
     .kv_store = vec_kv_store,
     .attend = vec_attend,
+    .short_conv = vec_short_conv,
+    .kda_decay = vec_kda_decay,
+    .delta = vec_delta,
 };

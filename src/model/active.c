@@ -113,6 +113,11 @@ static caisson_status set_ffn(struct maker *m, const csn_layer *l, uint32_t i_la
     if (v->n_experts == l->moe->n_experts) {
         return CAISSON_OK;
     }
+    if (l->moe->n_group > 1) { /* the best groups could have no active expert */
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "masks", .tensor = m->mask->name,
+                        .what = "experts that are chosen by groups cannot be masked",
+                        CSN_AT(i_layer));
+    }
     m->any_off = true;
     return copy_bits(m, experts, n, &v->experts, err);
 }

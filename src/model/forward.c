@@ -4,17 +4,31 @@
 
 #include "base/size.h"
 
-static bool add_floats(uint64_t *total, uint64_t n, uint64_t width, uint64_t *ret_offset) {
-    uint64_t floats;
-    *ret_offset = *total;
-    return csn_mul(n, width, &floats) && csn_align_up(floats, 16, &floats) &&
-           csn_add(*total, floats, total);
-}
-
 static uint64_t widest_input(const csn_plan *p) {
     uint64_t w = p->hidden;
     w = p->max_q > w ? p->max_q : w;
     return p->max_ffn > w ? p->max_ffn : w;
+}
+
+struct array { /* [n][width] floats at *to */
+    float **to;
+    uint64_t n, width;
+};
+
+/* Where the arrays lie in one block of memory, in floats; false on overflow. */
+static bool lay_out(const struct array *arrays, size_t n_arrays, uint64_t *offsets,
+                    uint64_t *ret_total) {
+    uint64_t total = 0;
+    for (size_t i = 0; i < n_arrays; i++) {
+        uint64_t floats;
+        offsets[i] = total;
+        if (!csn_mul(arrays[i].n, arrays[i].width, &floats) || !csn_align_up(floats, 16, &floats) ||
+            !csn_add(total, floats, &total)) {
+            return false;
+        }
+    }
+    *ret_total = total;
+    return true;
 }
 
 caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_compute compute,
@@ -29,59 +43,54 @@ caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_comput
     uint64_t half = (uint64_t)plan->layers[0].head_dim / 2;
     bool int8 = compute == CSN_COMPUTE_INT8;
     uint64_t n_mixed = plan->max_experts != 0 ? max_n : 0;
+    float *picks;
+    float *rows;
+    float *cursor;
+    const struct array arrays[] = {
+        {&f.h, max_n, plan->hidden},
+        {&f.x, max_n, plan->hidden},
+        {&f.q, max_n, plan->max_q},
+        {&f.att, max_n, plan->max_q},
+        {&f.k, max_n, plan->max_kv},
+        {&f.v, max_n, plan->max_kv},
+        {&f.gate, max_n, plan->max_ffn},
+        {&f.up, max_n, plan->max_ffn},
+        {&f.cos, max_n * plan->n_ropes, half},
+        {&f.sin, max_n * plan->n_ropes, half},
+        {&f.scratch, csn_attention_scratch(plan, csn_pool_n_threads(pool)), 1},
+        {&f.ops.scaled, int8 ? max_n : 0, cols},
+        {&f.mixed, n_mixed, plan->hidden},
+        {&f.moe.logits, max_n, plan->max_experts},
+        {&picks, max_n, sizeof(csn_pick) / sizeof(float) * plan->max_top_k},
+        {&rows, n_mixed, 1},
+        {&cursor, n_mixed, 1},
+        {&f.moe.weights, n_mixed, 1},
+        {&f.moe.x, n_mixed, plan->hidden},
+        {&f.moe.y, n_mixed, plan->hidden},
+        {&f.moe.latent_x, max_n, plan->max_latent},
+        {&f.moe.latent_y, max_n, plan->max_latent},
+    };
+    enum { N_ARRAYS = sizeof(arrays) / sizeof(arrays[0]) };
+    uint64_t at[N_ARRAYS];
     uint64_t total = 0;
-    uint64_t at[20];
     uint64_t x8_bytes = 0;
-    bool fits =
-        add_floats(&total, max_n, plan->hidden, &at[0]) &&
-        add_floats(&total, max_n, plan->hidden, &at[1]) &&
-        add_floats(&total, max_n, plan->max_q, &at[2]) &&
-        add_floats(&total, max_n, plan->max_q, &at[3]) &&
-        add_floats(&total, max_n, plan->max_kv, &at[4]) &&
-        add_floats(&total, max_n, plan->max_kv, &at[5]) &&
-        add_floats(&total, max_n, plan->max_ffn, &at[6]) &&
-        add_floats(&total, max_n, plan->max_ffn, &at[7]) &&
-        add_floats(&total, max_n * plan->n_ropes, half, &at[8]) &&
-        add_floats(&total, max_n * plan->n_ropes, half, &at[9]) &&
-        add_floats(&total, csn_attention_scratch(plan, csn_pool_n_threads(pool)), 1, &at[10]) &&
-        add_floats(&total, int8 ? max_n : 0, cols, &at[11]) &&
-        add_floats(&total, max_n, plan->max_experts, &at[12]) &&
-        add_floats(&total, max_n, 2 * (uint64_t)plan->max_top_k, &at[13]) &&
-        add_floats(&total, n_mixed, 3, &at[14]) &&
-        add_floats(&total, n_mixed, plan->hidden, &at[15]) &&
-        add_floats(&total, n_mixed, plan->hidden, &at[16]) &&
-        add_floats(&total, n_mixed, plan->hidden, &at[17]) &&
-        csn_x8_nbytes(max_n, cols, &x8_bytes) && csn_align_up(x8_bytes, 64, &x8_bytes);
     uint64_t n_x8 = int8 ? CSN_MAX_LINEAR : 0;
     uint64_t bytes = 0;
     size_t size;
-    if (!fits || !csn_mul(total, sizeof(float), &bytes) ||
+    if (!lay_out(arrays, N_ARRAYS, at, &total) || !csn_x8_nbytes(max_n, cols, &x8_bytes) ||
+        !csn_align_up(x8_bytes, 64, &x8_bytes) || !csn_mul(total, sizeof(float), &bytes) ||
         !csn_add(bytes, n_x8 * x8_bytes, &bytes) || !csn_to_size(bytes, &size)) {
         return csn_fail_nomem(err, UINT64_MAX);
     }
     CSN_TRY(csn_alloc_aligned(size, (void **)&f.memory, err));
-    f.h = f.memory + at[0];
-    f.x = f.memory + at[1];
-    f.q = f.memory + at[2];
-    f.att = f.memory + at[3];
-    f.k = f.memory + at[4];
-    f.v = f.memory + at[5];
-    f.gate = f.memory + at[6];
-    f.up = f.memory + at[7];
-    f.cos = f.memory + at[8];
-    f.sin = f.memory + at[9];
-    f.scratch = f.memory + at[10];
-    f.ops.scaled = f.memory + at[11];
-    f.mixed = f.memory + at[15];
-    f.moe = (csn_moe_memory){.logits = f.memory + at[12],
-                             .picks = (csn_pick *)(f.memory + at[13]),
-                             .rows = (uint32_t *)(f.memory + at[14]),
-                             .cursor = (uint32_t *)(f.memory + at[14]) + n_mixed,
-                             .weights = f.memory + at[14] + 2 * n_mixed,
-                             .x = f.memory + at[16],
-                             .y = f.memory + at[17],
-                             .gate = f.gate,
-                             .up = f.up};
+    for (size_t i = 0; i < N_ARRAYS; i++) {
+        *arrays[i].to = f.memory + at[i];
+    }
+    f.moe.picks = (csn_pick *)picks;
+    f.moe.rows = (uint32_t *)rows;
+    f.moe.cursor = (uint32_t *)cursor;
+    f.moe.gate = f.gate;
+    f.moe.up = f.up;
     uint8_t *x8 = (uint8_t *)(f.memory + total);
     for (uint64_t i = 0; i < n_x8; i++) {
         f.ops.x8[i] = x8 + i * x8_bytes;
@@ -143,14 +152,15 @@ static void project(csn_forward *f, const csn_weight *w, const float *in, uint64
 }
 
 /* next: the layer that follows; NULL: the head. */
-static void ffn(csn_forward *f, const csn_layer *l, const csn_layer *next,
-                const csn_active_visit *active, float *h, uint64_t n) {
+static caisson_status ffn(csn_forward *f, const csn_layer *l, const csn_layer *next,
+                          const csn_active_visit *active, float *h, uint64_t n,
+                          caisson_error *err) {
     const csn_plan *p = f->plan;
     uint64_t dim = p->hidden;
     csn_block_norm(&f->ops, h, dim, l->pre_ffn_norm, p->norm_eps, f->x, dim, n, dim);
     if (l->moe == NULL) {
         csn_ops_expect(&f->ops, &l->down, NULL, NULL);
-        csn_block_gate_up(&f->ops, p->act, &l->gate, &l->up, active != NULL ? active->ffn : NULL,
+        csn_block_gate_up(&f->ops, &p->act, &l->gate, &l->up, active != NULL ? active->ffn : NULL,
                           f->x, dim, n, f->gate, f->up);
         if (next != NULL) {
             csn_ops_expect(&f->ops, &next->q, &next->k, &next->v);
@@ -158,24 +168,25 @@ static void ffn(csn_forward *f, const csn_layer *l, const csn_layer *next,
             csn_ops_expect(&f->ops, &p->head, NULL, NULL);
         }
         project(f, &l->down, f->gate, l->ffn, l->post_ffn_norm, h, n);
-        return;
+        return CAISSON_OK;
     }
-    csn_block_moe(&f->ops, p, l->moe, &f->moe, active, f->x, f->mixed, n);
+    CSN_TRY(csn_block_moe(&f->ops, p, l->moe, &f->moe, active, f->x, f->mixed, n, err));
     if (l->post_ffn_norm != NULL) {
         csn_block_norm(&f->ops, f->mixed, dim, l->post_ffn_norm, p->norm_eps, f->mixed, dim, n,
                        dim);
     }
     csn_block_add(&f->ops, h, f->mixed, n, dim);
+    return CAISSON_OK;
 }
 
 /* Visit i of a layer. */
-static void layer(csn_forward *f, csn_kv *kv, uint32_t i, uint32_t pos0, uint64_t n,
-                  uint64_t row0) {
+static caisson_status layer(csn_forward *f, csn_kv *kv, uint32_t i, uint32_t pos0, uint64_t n,
+                            uint64_t row0, caisson_error *err) {
     const csn_plan *p = f->plan;
     const csn_layer *l = &p->layers[i % p->n_layers];
     const csn_active_visit *active = f->active != NULL ? &f->active->visits[i] : NULL;
     if (active != NULL && active->is_off) {
-        return;
+        return CAISSON_OK;
     }
     const csn_runs *q_runs = active != NULL ? active->q : NULL;
     const csn_runs *kv_runs = active != NULL ? active->kv : NULL;
@@ -197,7 +208,8 @@ static void layer(csn_forward *f, csn_kv *kv, uint32_t i, uint32_t pos0, uint64_
     }
     project(f, &l->o, f->att + row0 * q_dim, q_dim, l->post_attn_norm, h, n - row0);
     bool is_last = i + 1 == csn_plan_n_visits(p);
-    ffn(f, l, is_last ? NULL : &p->layers[(i + 1) % p->n_layers], active, h, n - row0);
+    const csn_layer *next = is_last ? NULL : &p->layers[(i + 1) % p->n_layers];
+    return ffn(f, l, next, active, h, n - row0, err);
 }
 
 caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, uint32_t pos0,
@@ -218,7 +230,7 @@ caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, u
                            p->hidden);
         }
         /* only keys and values of rows before row0 are needed from the last visit */
-        layer(f, kv, i, pos0, n, i + 1 < n_visits ? 0 : row0);
+        CSN_TRY(layer(f, kv, i, pos0, n, i + 1 < n_visits ? 0 : row0, err));
         if (f->ops.tap != NULL && f->ops.tap->layer != NULL) {
             f->ops.tap->layer(f->ops.tap->ctx, i, pos0, f->h, n);
         }

@@ -32,7 +32,8 @@ void csn_forward_done(csn_forward *f); /* of a zeroed one too */
 
 /* Runs n <= max_n checked ids at positions pos0 .. pos0 + n, filling kv. Hidden states of rows
  * [row0, n) are left in f->h at their row; others are unspecified. `use_long`: longrope's second
- * table. `progress` is asked between layers (CAISSON_E_CANCELLED). */
+ * table. `progress` is asked between layers (CAISSON_E_CANCELLED). Other errors are those of
+ * reading experts; hidden states and kv from pos0 on are then unspecified. */
 caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, uint32_t pos0,
                                uint64_t n, uint64_t row0, bool use_long,
                                const csn_progress *progress, caisson_error *err);

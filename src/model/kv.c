@@ -61,5 +61,9 @@ csn_kv_head csn_kv_get(const csn_kv *kv, const csn_layer *l, uint32_t i_visit, u
     struct head_bytes b = {0, 0};
     (void)sizes(l, kv->n_ctx, kv->type_k, kv->type_v, &b); /* checked by csn_kv_new */
     uint8_t *base = kv->bytes + kv->visit_offset[i_visit] + i_head * (b.k + b.v);
-    return (csn_kv_head){kv->type_k, kv->type_v, base, base + b.k, l->head_dim};
+    return (csn_kv_head){.type_k = kv->type_k,
+                         .type_v = kv->type_v,
+                         .k = base,
+                         .v = base + b.k,
+                         .head_dim = l->head_dim};
 }

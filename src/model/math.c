@@ -61,6 +61,11 @@ double csn_f64_exp(double x) {
     return (1.0 + p) * power_of_two((int)n);
 }
 
+float csn_sigmoid(float x) {
+    double away = x > -80.0f ? x < 80.0f ? -(double)x : -80.0 : 80.0;
+    return (float)(1.0 / (1.0 + csn_f64_exp(away)));
+}
+
 double csn_f64_log(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof(bits));

@@ -13,4 +13,6 @@ double csn_f64_pow(double base, double exponent);
 double csn_f64_log(double x); /* x > 0, normal */
 double csn_f64_exp(double x); /* |x| < 700 */
 
+float csn_sigmoid(float x); /* what is not a number gives 0 */
+
 #endif

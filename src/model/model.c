@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 struct csn_model {
     csn_store *store;
@@ -140,6 +141,43 @@ static void describe_attention(const csn_model *m, uint32_t i, csn_jw *w) {
     }
 }
 
+static const char *act_name(csn_vec_act_kind kind) {
+    switch (kind) {
+    case CSN_VEC_SILU: return "silu";
+    case CSN_VEC_GELU_TANH: return "gelu_tanh";
+    case CSN_VEC_SITU: return "situ";
+    default: return "sigmoid";
+    }
+}
+
+static void block_of(csn_jw *w, const char *kind, const char *which, const char *why) {
+    char name[64];
+    (void)snprintf(name, sizeof(name), "%s%s", kind, which);
+    block(w, name, why);
+}
+
+static void describe_moe(const csn_model *m, const csn_moe *moe, csn_jw *w) {
+    block_of(w, "mixture of experts, ", act_name(m->plan.act.kind),
+             "mlp.gate.weight is there; arch.moe, arch.hidden_act");
+    if (moe->is_sigmoid) {
+        block(w, "router: sigmoid", "arch.moe.router_sigmoid");
+    }
+    if (moe->bias != NULL) {
+        block(w, "router: bias that only chooses", "mlp.expert_bias is there");
+    }
+    if (moe->n_group > 1) {
+        block(w, "router: experts of the best groups", "arch.moe has caisson.n_group");
+    }
+    if (moe->latent != NULL) {
+        block(w, moe->latent->norm != NULL ? "latent experts, norm of their sum" : "latent experts",
+              "arch.moe has caisson.routed_expert_hidden_size");
+    }
+    if (moe->shared != NULL) {
+        block(w, moe->shared_gate != NULL ? "shared expert with a gate" : "shared expert",
+              "mlp.shared_expert.gate_proj.weight is there");
+    }
+}
+
 void csn_model_describe_layer(const csn_model *m, uint32_t i_layer, csn_jw *w) {
     const csn_layer *l = &m->plan.layers[i_layer];
     number(w, CSN_STR("layer"), i_layer);
@@ -160,17 +198,11 @@ void csn_model_describe_layer(const csn_model *m, uint32_t i_layer, csn_jw *w) {
     block(w, "norm",
           l->post_attn_norm != NULL ? "pre_feedforward_layernorm.weight is there"
                                     : "post_attention_layernorm.weight, no sandwich");
-    bool silu = m->plan.act == CSN_VEC_SILU;
     if (l->moe == NULL) {
-        block(w, silu ? "gated FFN, silu" : "gated FFN, gelu_tanh",
-              "mlp.gate_proj.weight is there and no router; arch.hidden_act");
+        block_of(w, "gated FFN, ", act_name(m->plan.act.kind),
+                 "mlp.gate_proj.weight is there and no router; arch.hidden_act");
     } else {
-        block(w, silu ? "mixture of experts, silu" : "mixture of experts, gelu_tanh",
-              "mlp.gate.weight is there; arch.moe, arch.hidden_act");
-        if (l->moe->shared != NULL) {
-            block(w, l->moe->shared_gate != NULL ? "shared expert with a gate" : "shared expert",
-                  "mlp.shared_expert.gate_proj.weight is there");
-        }
+        describe_moe(m, l->moe, w);
     }
     if (l->post_ffn_norm != NULL) {
         block(w, "norm of the FFN's output", "post_feedforward_layernorm.weight is there");

@@ -82,9 +82,8 @@ caisson_status csn_plan_weight(struct csn_maker *m, csn_str name, uint64_t rows,
     return CAISSON_OK;
 }
 
-/* n values as f32, plus `add`. */
-static caisson_status get_vector(struct csn_maker *m, csn_str name, uint64_t n, float add,
-                                 const float **ret, caisson_error *err) {
+caisson_status csn_plan_vector(struct csn_maker *m, csn_str name, uint64_t n, float add,
+                               const float **ret, caisson_error *err) {
     csn_matrix mat;
     CSN_TRY(get(m, name, &mat, err));
     uint64_t have;
@@ -106,12 +105,27 @@ static caisson_status get_vector(struct csn_maker *m, csn_str name, uint64_t n, 
 
 static caisson_status get_norm(struct csn_maker *m, csn_str name, uint64_t n, const float **ret,
                                caisson_error *err) {
-    return get_vector(m, name, n, m->arch->norm_style == CSN_NORM_GEMMA ? 1.0f : 0.0f, ret, err);
+    return csn_plan_vector(m, name, n, m->arch->norm_style == CSN_NORM_GEMMA ? 1.0f : 0.0f, ret,
+                           err);
 }
 
 static caisson_status refuse(caisson_error *err, const char *key, const char *what) {
     return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "header", .tensor = csn_str_from(key),
                     .what = what);
+}
+
+static double situ_beta(const csn_arch *a) {
+    return a->has_situ_beta ? a->activation_situ_beta : 1.0;
+}
+
+static csn_vec_act act_of(const csn_arch *a) {
+    static const csn_vec_act_kind kinds[] = {[CSN_ACT_SILU] = CSN_VEC_SILU,
+                                             [CSN_ACT_GELU_TANH] = CSN_VEC_GELU_TANH,
+                                             [CSN_ACT_SITU] = CSN_VEC_SITU};
+    return (csn_vec_act){.kind = kinds[a->hidden_act],
+                         .beta = (float)situ_beta(a),
+                         .linear_beta =
+                             a->has_situ_linear_beta ? (float)a->activation_situ_linear_beta : 0};
 }
 
 /* Features of arch that this engine does not execute. */
@@ -122,9 +136,8 @@ static caisson_status check_arch(const csn_arch *a, caisson_error *err) {
             return refuse(err, "layer_types", "this build runs attention layers only");
         }
     }
-    if (a->moe.present && (a->moe.router_sigmoid || a->moe.router_resonance)) {
-        return refuse(err, a->moe.router_sigmoid ? "moe.router_sigmoid" : "moe.router_resonance",
-                      "this build routes by softmax only");
+    if (a->moe.present && a->moe.router_resonance) {
+        return refuse(err, "moe.router_resonance", "this build routes by softmax or sigmoid only");
     }
     if (a->mla.present) {
         return refuse(err, "mla", "this build does not run latent attention");
@@ -140,8 +153,8 @@ static caisson_status check_arch(const csn_arch *a, caisson_error *err) {
         return refuse(err, "global_head_dim",
                       "this build does not run global layers of another geometry");
     }
-    if (a->hidden_act != CSN_ACT_SILU && a->hidden_act != CSN_ACT_GELU_TANH) {
-        return refuse(err, "hidden_act", "this build runs silu and gelu_tanh only");
+    if (a->hidden_act == CSN_ACT_SITU && !(situ_beta(a) > 0.0)) {
+        return refuse(err, "activation_situ_beta", "SiTU divides by it: it must be above 0");
     }
     return CAISSON_OK;
 }
@@ -153,7 +166,7 @@ static caisson_status add_bias(struct csn_maker *m, uint32_t i, const char *suff
     if (!csn_plan_has(m, name)) {
         return CAISSON_OK;
     }
-    return get_vector(m, name, w->m.rows, 0.0f, &w->bias, err);
+    return csn_plan_vector(m, name, w->m.rows, 0.0f, &w->bias, err);
 }
 
 static caisson_status add_biases(struct csn_maker *m, uint32_t i, csn_layer *l,
@@ -246,7 +259,7 @@ static caisson_status plan_ffn(struct csn_maker *m, uint32_t i, csn_layer *l, ca
         return csn_moe_plan(m, i, l, err);
     }
     csn_expert ffn;
-    CSN_TRY(csn_plan_expert(m, i, "mlp.", &ffn, err));
+    CSN_TRY(csn_plan_expert(m, i, "mlp.", m->plan->hidden, &ffn, err));
     l->gate = ffn.gate;
     l->up = ffn.up;
     l->down = ffn.down;
@@ -276,8 +289,9 @@ static caisson_status plan_ends(struct csn_maker *m, caisson_error *err) {
         p->head.rows = p->vocab;
     }
     csn_str bias = CSN_STR("lm_head.bias");
-    return csn_plan_has(m, bias) ? get_vector(m, bias, p->head.m.rows, 0.0f, &p->head.bias, err)
-                                 : CAISSON_OK;
+    return csn_plan_has(m, bias)
+               ? csn_plan_vector(m, bias, p->head.m.rows, 0.0f, &p->head.bias, err)
+               : CAISSON_OK;
 }
 
 /* Tensors that no block of the plan reads would change the result if they were run: refuse them.
@@ -326,7 +340,7 @@ caisson_status csn_plan_make(csn_store *store, const csn_plan_part *parts, uint3
                      .embed_multiplier = a->embed_multiplier,
                      .logit_multiplier = a->logit_multiplier,
                      .v_norm = a->attn_v_norm,
-                     .act = a->hidden_act == CSN_ACT_SILU ? CSN_VEC_SILU : CSN_VEC_GELU_TANH};
+                     .act = act_of(a)};
     CSN_TRY(check_arch(a, err));
     double per_head = a->query_pre_attn_scalar > 0 ? a->query_pre_attn_scalar : a->head_dim;
     plan.attn_scale = (float)(1.0 / sqrt(per_head));
@@ -361,6 +375,7 @@ caisson_status csn_plan_make(csn_store *store, const csn_plan_part *parts, uint3
         if (l->moe != NULL) {
             plan.max_experts = widest(plan.max_experts, l->moe->n_experts);
             plan.max_top_k = widest(plan.max_top_k, l->moe->top_k);
+            plan.max_latent = widest(plan.max_latent, l->moe->latent != NULL ? l->moe->dim : 0);
         }
     }
     plan.bytes_per_token += (plan.bytes_per_token - outside) * (a->num_loops - 1);

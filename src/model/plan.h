@@ -25,14 +25,27 @@ typedef struct csn_expert { /* down (act(gate x) * (up x)) */
     csn_weight gate, up, down;
 } csn_expert;
 
+typedef struct csn_latent { /* experts that work at a width of their own: up (norm (sum of down)) */
+    csn_weight down, up;    /* [dim][hidden], [hidden][dim] */
+    const float *norm;      /* [dim] or NULL */
+} csn_latent;
+
+enum { CSN_MAX_EXPERT_GROUPS = 256 };
+
 typedef struct csn_moe {
     csn_weight router;       /* [n_experts][hidden] */
+    const float *bias;       /* [n_experts] added to weights when choosing; or NULL */
     csn_expert *experts;     /* [n_experts] */
+    csn_latent *latent;      /* or NULL: experts work at hidden */
     csn_expert *shared;      /* runs for every token; or NULL */
     csn_weight *shared_gate; /* [1][hidden]: its sigmoid weighs the shared expert; NULL = 1 */
     uint32_t n_experts, top_k;
-    bool norm_topk_prob; /* the weights of the chosen are scaled to the sum 1 */
-    float scale;         /* and then multiplied by this */
+    uint32_t dim;                 /* columns of the experts' gate and up */
+    uint32_t n_group, topk_group; /* experts are chosen from topk_group of n_group groups; 0, 1:
+                                     from all */
+    bool is_sigmoid;              /* weights are sigmoids of logits, else their softmax */
+    bool norm_topk_prob;          /* the weights of the chosen are scaled to the sum 1 */
+    float scale;                  /* and then multiplied by this */
 } csn_moe;
 
 /* Frequencies of a rotary embedding; layers of one kind share one. */
@@ -75,9 +88,9 @@ typedef struct csn_plan {
     uint32_t rope_original; /* longrope: original_max_position_embeddings */
     float norm_eps, attn_scale, attn_softcap, final_softcap, embed_multiplier, logit_multiplier;
     bool v_norm;
-    int act;                         /* CSN_VEC_SILU, CSN_VEC_GELU_TANH */
-    uint32_t max_q, max_kv, max_ffn; /* widest of all layers */
-    uint32_t max_experts, max_top_k; /* 0 = no mixture anywhere */
+    csn_vec_act act;
+    uint32_t max_q, max_kv, max_ffn;             /* widest of all layers */
+    uint32_t max_experts, max_top_k, max_latent; /* 0 = no mixture anywhere */
     uint64_t bytes_per_token;
 } csn_plan;
 

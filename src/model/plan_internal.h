@@ -31,9 +31,12 @@ bool csn_plan_is_of_skill(const struct csn_maker *m, csn_str name);
 /* A matrix [rows][cols]; rows 0 = any number above 0. */
 caisson_status csn_plan_weight(struct csn_maker *m, csn_str name, uint64_t rows, uint64_t cols,
                                csn_weight *ret, caisson_error *err);
-/* gate_proj, up_proj and down_proj behind "model.layers.I.PREFIX"; the gate's rows are the width.
- */
+/* n values as f32, plus `add`. */
+caisson_status csn_plan_vector(struct csn_maker *m, csn_str name, uint64_t n, float add,
+                               const float **ret, caisson_error *err);
+/* gate_proj, up_proj and down_proj behind "model.layers.I.PREFIX", from and to `dim` values; the
+ * gate's rows are the width. */
 caisson_status csn_plan_expert(struct csn_maker *m, uint32_t i_layer, const char *prefix,
-                               csn_expert *ret, caisson_error *err);
+                               uint64_t dim, csn_expert *ret, caisson_error *err);
 
 #endif

@@ -15,15 +15,14 @@ static csn_str expert_name(struct csn_maker *m, uint32_t i_layer, const char *pr
 }
 
 caisson_status csn_plan_expert(struct csn_maker *m, uint32_t i_layer, const char *prefix,
-                               csn_expert *ret, caisson_error *err) {
-    uint64_t hidden = m->plan->hidden;
+                               uint64_t dim, csn_expert *ret, caisson_error *err) {
     csn_expert e;
-    CSN_TRY(csn_plan_weight(m, expert_name(m, i_layer, prefix, "gate_proj.weight"), 0, hidden,
-                            &e.gate, err));
+    CSN_TRY(csn_plan_weight(m, expert_name(m, i_layer, prefix, "gate_proj.weight"), 0, dim, &e.gate,
+                            err));
     uint64_t width = e.gate.m.rows;
-    CSN_TRY(csn_plan_weight(m, expert_name(m, i_layer, prefix, "up_proj.weight"), width, hidden,
-                            &e.up, err));
-    CSN_TRY(csn_plan_weight(m, expert_name(m, i_layer, prefix, "down_proj.weight"), hidden, width,
+    CSN_TRY(csn_plan_weight(m, expert_name(m, i_layer, prefix, "up_proj.weight"), width, dim, &e.up,
+                            err));
+    CSN_TRY(csn_plan_weight(m, expert_name(m, i_layer, prefix, "down_proj.weight"), dim, width,
                             &e.down, err));
     *ret = e;
     return CAISSON_OK;
@@ -52,13 +51,59 @@ static caisson_status plan_shared(struct csn_maker *m, uint32_t i, csn_moe *moe,
         return CAISSON_OK;
     }
     CSN_TRY(CSN_ARENA_NEW(m->arena, 1, &moe->shared, err));
-    CSN_TRY(csn_plan_expert(m, i, "mlp.shared_expert.", moe->shared, err));
+    CSN_TRY(csn_plan_expert(m, i, "mlp.shared_expert.", m->plan->hidden, moe->shared, err));
     csn_str gate = csn_plan_name(m, i, "mlp.shared_expert_gate.weight");
     if (csn_plan_has(m, gate)) {
         CSN_TRY(CSN_ARENA_NEW(m->arena, 1, &moe->shared_gate, err));
         CSN_TRY(csn_plan_weight(m, gate, 1, m->plan->hidden, moe->shared_gate, err));
     }
     return CAISSON_OK;
+}
+
+/* A file that was cut down would have other groups than arch names. */
+static caisson_status plan_groups(const struct csn_maker *m, csn_moe *moe, caisson_error *err) {
+    uint32_t n_group = m->arch->moe.n_group;
+    if (n_group <= 1) {
+        return CAISSON_OK;
+    }
+    uint32_t topk_group = m->arch->moe.topk_group;
+    if (n_group > CSN_MAX_EXPERT_GROUPS || moe->n_experts != m->arch->moe.n_experts ||
+        moe->n_experts % n_group != 0 || topk_group == 0 || topk_group > n_group ||
+        moe->top_k > moe->n_experts / n_group * topk_group) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "header",
+                        .tensor = CSN_STR("moe.caisson.n_group"),
+                        .what = "not equal groups of all experts, or too many of them",
+                        CSN_VALUES(CSN_MAX_EXPERT_GROUPS, n_group));
+    }
+    moe->n_group = n_group;
+    moe->topk_group = topk_group;
+    return CAISSON_OK;
+}
+
+static caisson_status plan_bias(struct csn_maker *m, uint32_t i, csn_moe *moe, caisson_error *err) {
+    csn_str name = csn_plan_name(m, i, "mlp.expert_bias");
+    return csn_plan_has(m, name) ? csn_plan_vector(m, name, moe->n_experts, 0.0f, &moe->bias, err)
+                                 : CAISSON_OK;
+}
+
+static caisson_status plan_latent(struct csn_maker *m, uint32_t i, csn_moe *moe,
+                                  caisson_error *err) {
+    uint64_t hidden = m->plan->hidden;
+    moe->dim = m->arch->moe.routed_expert_hidden_size;
+    if (moe->dim == 0) {
+        moe->dim = (uint32_t)hidden;
+        return CAISSON_OK;
+    }
+    CSN_TRY(CSN_ARENA_NEW(m->arena, 1, &moe->latent, err));
+    CSN_TRY(csn_plan_weight(m, csn_plan_name(m, i, "mlp.routed_expert_down_proj.weight"), moe->dim,
+                            hidden, &moe->latent->down, err));
+    CSN_TRY(csn_plan_weight(m, csn_plan_name(m, i, "mlp.routed_expert_up_proj.weight"), hidden,
+                            moe->dim, &moe->latent->up, err));
+    if (!m->arch->moe.has_latent_norm) {
+        return CAISSON_OK;
+    }
+    return csn_plan_vector(m, csn_plan_name(m, i, "mlp.routed_expert_norm.weight"), moe->dim, 0.0f,
+                           &moe->latent->norm, err);
 }
 
 caisson_status csn_moe_plan(struct csn_maker *m, uint32_t i, csn_layer *l, caisson_error *err) {
@@ -83,11 +128,15 @@ caisson_status csn_moe_plan(struct csn_maker *m, uint32_t i, csn_layer *l, caiss
     CSN_TRY(CSN_ARENA_NEW(m->arena, n, &moe->experts, err));
     moe->n_experts = n;
     moe->top_k = a->moe.top_k < n ? a->moe.top_k : n;
+    moe->is_sigmoid = a->moe.router_sigmoid;
     moe->norm_topk_prob = a->moe.norm_topk_prob;
     moe->scale = a->moe.has_scaling ? (float)a->moe.routed_scaling_factor : 1.0f;
+    CSN_TRY(plan_groups(m, moe, err));
+    CSN_TRY(plan_bias(m, i, moe, err));
+    CSN_TRY(plan_latent(m, i, moe, err));
     uint64_t before = m->plan->bytes_per_token;
     for (uint32_t e = 0; e < n; e++) {
-        CSN_TRY(csn_plan_expert(m, i, expert_prefix(prefix, e), &moe->experts[e], err));
+        CSN_TRY(csn_plan_expert(m, i, expert_prefix(prefix, e), moe->dim, &moe->experts[e], err));
         uint64_t width = moe->experts[e].gate.m.rows;
         l->ffn = width > l->ffn ? (uint32_t)width : l->ffn;
     }

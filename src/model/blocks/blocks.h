@@ -42,28 +42,37 @@ typedef struct csn_pick {
 
 /* Memory of a mixture for up to max_n vectors; sizes from the plan's widest. */
 typedef struct csn_moe_memory {
-    float *logits;    /* [max_n][max_experts] */
-    csn_pick *picks;  /* [max_n][max_top_k], rising expert ids */
-    uint32_t *cursor; /* [max_n] the next pick of each vector */
-    uint32_t *rows;   /* [max_n] vectors that go to one expert */
-    float *weights;   /* [max_n] and their weights */
-    float *x, *y;     /* [max_n][hidden] inputs and results of one expert */
-    float *gate, *up; /* [max_n][max_ffn] */
+    float *logits;              /* [max_n][max_experts] */
+    csn_pick *picks;            /* [max_n][max_top_k], rising expert ids */
+    uint32_t *cursor;           /* [max_n] the next pick of each vector */
+    uint32_t *rows;             /* [max_n] vectors that go to one expert */
+    float *weights;             /* [max_n] and their weights */
+    float *x, *y;               /* [max_n][hidden] inputs and results of one expert */
+    float *gate, *up;           /* [max_n][max_ffn] */
+    float *latent_x, *latent_y; /* [max_n][max_latent] */
 } csn_moe_memory;
 
 struct csn_maker;
 /* Plans layer i, whose router is there. */
 caisson_status csn_moe_plan(struct csn_maker *m, uint32_t i_layer, csn_layer *l,
                             caisson_error *err);
-/* y[t] = sum of the chosen experts of x[t], by rising id, then the shared one. Chosen are the
- * top_k largest router logits (the lower id of two equal ones), weighed by the softmax over all
- * experts, or over the chosen with norm_topk_prob. With active->experts the router is that of a
- * model in which the others do not exist. x, y [n][hidden]. */
-void csn_block_moe(csn_ops *ops, const csn_plan *plan, const csn_moe *moe, csn_moe_memory *mem,
-                   const csn_active_visit *active, const float *x, float *y, uint64_t n);
+/* picks[t] = the experts of x[t] by rising id, csn_route_n_picks of them. Weights are the softmax
+ * of the router's logits over all experts, or their sigmoid; chosen are the largest, or largest
+ * with moe->bias, of the topk_group groups whose two best have the largest sum (the lower id of two
+ * equal ones). norm_topk_prob: weights of the chosen are scaled to the sum 1. With active->experts
+ * the router is that of a model in which the others do not exist. logits [n][n_experts] is working
+ * memory. */
+void csn_block_route(csn_ops *ops, const csn_moe *moe, const csn_active_visit *active,
+                     const float *x, uint64_t x_stride, uint64_t n, float *logits, csn_pick *picks);
+uint32_t csn_route_n_picks(const csn_moe *moe, const csn_active_visit *active);
+/* y[t] = sum of the chosen experts of x[t], by rising id, then the shared one. x, y [n][hidden].
+ * Errors: those of reading experts. */
+caisson_status csn_block_moe(csn_ops *ops, const csn_plan *plan, const csn_moe *moe,
+                             csn_moe_memory *mem, const csn_active_visit *active, const float *x,
+                             float *y, uint64_t n, caisson_error *err);
 /* gate = act(gate_proj x) * (up_proj x); gate, up [n][rows of gate_proj]. With `active` only those
  * neurons are computed, the others are zero. */
-void csn_block_gate_up(csn_ops *ops, int act, const csn_weight *gate_proj,
+void csn_block_gate_up(csn_ops *ops, const csn_vec_act *act, const csn_weight *gate_proj,
                        const csn_weight *up_proj, const csn_runs *active, const float *x,
                        uint64_t x_stride, uint64_t n, float *gate, float *up);
 

@@ -6,7 +6,7 @@
 
 struct gated {
     const csn_vec *vec;
-    int act;
+    const csn_vec_act *act;
     float *gate;
     const float *up;
     uint64_t dim;
@@ -19,7 +19,7 @@ static void act_rows(void *ctx, uint64_t n, uint64_t r0, uint64_t r1) {
     }
 }
 
-void csn_block_gate_up(csn_ops *ops, int act, const csn_weight *gate_proj,
+void csn_block_gate_up(csn_ops *ops, const csn_vec_act *act, const csn_weight *gate_proj,
                        const csn_weight *up_proj, const csn_runs *active, const float *x,
                        uint64_t x_stride, uint64_t n, float *gate, float *up) {
     uint64_t dim = gate_proj->rows;

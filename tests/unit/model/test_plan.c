@@ -106,23 +106,25 @@ static void linear_layer(csn_arch *a) {
     a->linear_core.kind = CSN_STR("gated_delta_net");
     a->linear_core.n_heads = 2;
 }
-static void sigmoid(csn_arch *a) {
-    a->moe.router_sigmoid = true;
+static void resonance(csn_arch *a) {
+    a->moe.router_resonance = true;
 }
 static void clusters(csn_arch *a) {
     a->head_clusters = 8;
 }
-static void situ(csn_arch *a) {
+static void flat_situ(csn_arch *a) {
     a->hidden_act = CSN_ACT_SITU;
+    a->has_situ_beta = true;
+    a->activation_situ_beta = 0;
 }
 
 static void features_that_do_not_run_are_refused(void **state) {
     (void)state;
     refused(&(tiny_options){.change = linear_layer}, CAISSON_E_UNSUPPORTED, "layer_types");
-    refused(&(tiny_options){.n_experts = 4, .change = sigmoid}, CAISSON_E_UNSUPPORTED,
-            "moe.router_sigmoid");
+    refused(&(tiny_options){.n_experts = 4, .change = resonance}, CAISSON_E_UNSUPPORTED,
+            "moe.router_resonance");
     refused(&(tiny_options){.change = clusters}, CAISSON_E_UNSUPPORTED, "head_clusters");
-    refused(&(tiny_options){.change = situ}, CAISSON_E_UNSUPPORTED, "hidden_act");
+    refused(&(tiny_options){.change = flat_situ}, CAISSON_E_UNSUPPORTED, "activation_situ_beta");
 }
 
 static void no_experts(csn_arch *a) {

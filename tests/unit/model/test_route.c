@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Routing, on logits that are given: the router is the identity. Weights were worked out by hand
+ * from the formulas (warp facts 14, CMF 2.2); transformers' routers stand behind the goldens of
+ * tests/unit/engine/test_families.c. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "model/blocks/blocks.h"
+#include "support/tiny_model.h"
+
+enum { N = 8 };
+
+struct fixture {
+    float identity[N * N];
+    csn_moe moe;
+    csn_ops ops;
+    csn_pick picks[N];
+};
+
+static void init(struct fixture *f) {
+    caisson_error err = {0};
+    const csn_shape shape = {2, {N, N}};
+    *f = (struct fixture){.moe = {.n_experts = N, .top_k = 3, .scale = 1.0f}};
+    for (int i = 0; i < N; i++) {
+        f->identity[i * N + i] = 1.0f;
+    }
+    csn_weight *w = &f->moe.router;
+    w->m = csn_matrix_make(csn_dtype_by_name(CSN_STR("f32")), &shape, f->identity,
+                           sizeof(f->identity));
+    w->rows = N;
+    w->f32 = csn_kernel_matmul_f32(&w->m);
+    f->ops.vec = csn_vec_get();
+    tiny_check(csn_pool_new(1, &f->ops.pool, &err), &err);
+}
+
+static void done(struct fixture *f) {
+    csn_pool_free(f->ops.pool);
+}
+
+static void route(struct fixture *f, const csn_active_visit *active, const float z[N]) {
+    float logits[N];
+    csn_block_route(&f->ops, &f->moe, active, z, N, 1, logits, f->picks);
+}
+
+static void expect(const struct fixture *f, uint32_t k, uint32_t id, double weight) {
+    assert_int_equal(f->picks[k].i_expert, id);
+    assert_true(fabs((double)f->picks[k].weight - weight) < 1e-6);
+}
+
+static double sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
+
+static const float logits[N] = {0.5f, -1.0f, 2.0f, 0.0f, 2.0f, -3.0f, 1.0f, 0.5f};
+
+static void softmax_over_all_experts(void **state) {
+    (void)state;
+    struct fixture f;
+    double sum = 0;
+    init(&f);
+    for (int i = 0; i < N; i++) {
+        sum += exp((double)logits[i]);
+    }
+    route(&f, NULL, logits);
+    expect(&f, 0, 2, exp(2) / sum);
+    expect(&f, 1, 4, exp(2) / sum);
+    expect(&f, 2, 6, exp(1) / sum);
+    done(&f);
+}
+
+static void sigmoid_weights_are_not_a_distribution(void **state) {
+    (void)state;
+    struct fixture f;
+    init(&f);
+    f.moe.is_sigmoid = true;
+    f.moe.scale = 2.5f;
+    route(&f, NULL, logits);
+    expect(&f, 0, 2, 2.5 * sigmoid(2));
+    expect(&f, 2, 6, 2.5 * sigmoid(1));
+    f.moe.norm_topk_prob = true;
+    route(&f, NULL, logits);
+    double sum = 2 * sigmoid(2) + sigmoid(1);
+    expect(&f, 0, 2, 2.5 * sigmoid(2) / sum);
+    f.moe.top_k = 1; /* nothing to normalise; the lower id of two equal ones */
+    route(&f, NULL, logits);
+    expect(&f, 0, 2, 2.5 * sigmoid(2));
+    done(&f);
+}
+
+static void bias_chooses_but_does_not_weigh(void **state) {
+    (void)state;
+    static const float bias[N] = {0, 0, -1, 0, 0, 0.9f, 0, 0};
+    struct fixture f;
+    init(&f);
+    f.moe.is_sigmoid = true;
+    f.moe.bias = bias;
+    route(&f, NULL, logits);
+    expect(&f, 0, 4, sigmoid(2));
+    expect(&f, 1, 5, sigmoid(-3));
+    expect(&f, 2, 6, sigmoid(1));
+    done(&f);
+}
+
+/* Pairs of experts: sums of two are s(.5)+s(-1), s(2)+s(0), s(2)+s(-3), s(1)+s(.5). */
+static void groups_are_chosen_by_their_two_best(void **state) {
+    (void)state;
+    struct fixture f;
+    init(&f);
+    f.moe.is_sigmoid = true;
+    f.moe.n_group = 4;
+    f.moe.topk_group = 2;
+    route(&f, NULL, logits);
+    expect(&f, 0, 2, sigmoid(2));
+    expect(&f, 1, 6, sigmoid(1));
+    expect(&f, 2, 7, sigmoid(0.5));
+    f.moe.n_group = 2; /* of four: the second has 2 and 1, the first 2 and .5 */
+    f.moe.topk_group = 1;
+    route(&f, NULL, logits);
+    expect(&f, 0, 4, sigmoid(2));
+    expect(&f, 1, 6, sigmoid(1));
+    expect(&f, 2, 7, sigmoid(0.5));
+    done(&f);
+}
+
+static void equal_groups_and_experts_go_by_the_lower_number(void **state) {
+    (void)state;
+    static const float flat[N] = {0};
+    struct fixture f;
+    init(&f);
+    f.moe.is_sigmoid = true;
+    f.moe.n_group = 4;
+    f.moe.topk_group = 2;
+    route(&f, NULL, flat);
+    expect(&f, 0, 0, 0.5);
+    expect(&f, 1, 1, 0.5);
+    expect(&f, 2, 2, 0.5);
+    done(&f);
+}
+
+static void masked_experts_are_not_chosen(void **state) {
+    (void)state;
+    static const uint8_t bits[1] = {1u << 0 | 1u << 5};
+    const csn_active_visit active = {.experts = bits, .n_experts = 2};
+    struct fixture f;
+    init(&f);
+    f.moe.is_sigmoid = true;
+    assert_int_equal(csn_route_n_picks(&f.moe, &active), 2);
+    route(&f, &active, logits);
+    expect(&f, 0, 0, sigmoid(0.5));
+    expect(&f, 1, 5, sigmoid(-3));
+    done(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(softmax_over_all_experts),
+        cmocka_unit_test(sigmoid_weights_are_not_a_distribution),
+        cmocka_unit_test(bias_chooses_but_does_not_weigh),
+        cmocka_unit_test(groups_are_chosen_by_their_two_best),
+        cmocka_unit_test(equal_groups_and_experts_go_by_the_lower_number),
+        cmocka_unit_test(masked_experts_are_not_chosen),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
