@@ -112,12 +112,12 @@ static int choose_code(const float *x, float lg, float lo, float step, const flo
 /* The best of the rungs that put the largest weight of a group near an end of the codes; `code`
  * unless one is better. */
 static int search_code(const float *x, float absmax, const float *t, int code) {
-    float best_error = csn_nibbles_error(x, t[code]) * CSN_LESS;
+    float best_error = csn_codes_error(x, csn_nibble_codes, t[code]) * CSN_LESS;
     for (int c = 0; c < CSN_Q4TP_RUNGS; c++) {
         if (t[c] * 5.8f > absmax || t[c] * 9.2f < absmax) {
             continue;
         }
-        float e = csn_nibbles_error(x, t[c]);
+        float e = csn_codes_error(x, csn_nibble_codes, t[c]);
         if (e < best_error) {
             code = c;
             best_error = e;

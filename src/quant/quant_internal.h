@@ -122,14 +122,24 @@ static inline void csn_note_inf(csn_encode_job *job, uint16_t h) {
     }
 }
 
+/* ---- 32 weights as codes from lo < 0 to hi > 0 and a scale (scale_search.c) ---- */
+typedef struct csn_codes {
+    int lo, hi;
+} csn_codes;
+static const csn_codes csn_nibble_codes = {-8, 7};
+/* Codes for a scale, round(x / s) clamped, and their squared error. */
+float csn_codes_measure(const float x[CSN_GROUP], csn_codes c, float s, float code[CSN_GROUP]);
+/* The error of codes round(x * (1 / s)). Two such errors say which is smaller when they differ by
+ * more than the sums' own rounding. */
+float csn_codes_error(const float x[CSN_GROUP], csn_codes c, float s);
+#define CSN_LESS 0.999998f
+/* Replaces a scale h and its codes where another has a smaller error; it may be negative. */
+void csn_codes_search(const float x[CSN_GROUP], csn_codes c, uint16_t *h, float code[CSN_GROUP]);
+
 /* 32 weights as 16 bytes: element 2k in the low nibble of byte k, 2k + 1 in the high one, offset
  * 8. Missing elements (n < 32) become code 8, zero. Returns the f16 scale, which may be negative;
  * infinite when the weights are too large for it (nibbles.c). */
 uint16_t csn_nibbles_encode(const float *x, uint64_t n, csn_encoder encoder, uint8_t out[16]);
-/* Squared error of 32 weights under a scale, codes as in q4tp: round(x * (1 / s)), clamped. Two
- * such errors say which is smaller when they differ by more than the sums' own rounding. */
-float csn_nibbles_error(const float x[CSN_GROUP], float s);
-#define CSN_LESS 0.999998f
 static inline float csn_nibble(const uint8_t *bytes, unsigned k) {
     return (float)((int)(bytes[k / 2] >> (k % 2 * 4) & 15) - 8);
 }

@@ -139,11 +139,11 @@ static void vbit_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out
 /* ---- writing ---- */
 
 /* 32 codes of `bits` bits, the first in the highest: 4 * bits bytes. */
-static void pack(const uint8_t code[CSN_GROUP], unsigned bits, uint8_t *out) {
+static void pack(const float code[CSN_GROUP], int zero, unsigned bits, uint8_t *out) {
     unsigned have = 0;
     unsigned v = 0;
     for (int i = 0; i < CSN_GROUP; i++) {
-        v = v << bits | code[i];
+        v = v << bits | (unsigned)((int)code[i] + zero);
         for (have += bits; have >= 8; have -= 8) {
             *out++ = (uint8_t)(v >> (have - 8));
         }
@@ -163,20 +163,20 @@ static void encode_rows(csn_encode_job *job, uint64_t r0, uint64_t r1) {
         const float *x = job->x + r * job->cols;
         unsigned bits = rows->bits[r];
         int zero = csn_vbit_zero(bits);
-        float top = (float)((1 << bits) - 1);
+        csn_codes codes = {-zero, zero + 1};
         uint8_t *scales = job->out + job->rows + 2 * r * n_groups;
         uint8_t *out = job->out + rows->packed_at + rows->at[r];
         for (uint64_t g = 0; g < n_groups; g++, x += CSN_GROUP, out += 4 * bits) {
-            uint8_t code[CSN_GROUP];
+            float code[CSN_GROUP];
             uint16_t h;
             float s = csn_scale_rule(csn_absmax(x, CSN_GROUP) / (float)zero, &h);
+            (void)csn_codes_measure(x, codes, s, code);
+            if (job->options->encoder == CSN_ENCODER_SEARCH) {
+                csn_codes_search(x, codes, &h, code);
+            }
             csn_note_inf(job, h);
             csn_store16(scales + 2 * g, h);
-            for (int i = 0; i < CSN_GROUP; i++) {
-                float q = csn_round_even(csn_clamp(x[i] / s, -256.0f, 256.0f)) + (float)zero;
-                code[i] = (uint8_t)csn_clamp(q, 0.0f, top);
-            }
-            pack(code, bits, out);
+            pack(code, zero, bits, out);
         }
     }
 }

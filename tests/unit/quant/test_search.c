@@ -9,8 +9,8 @@
 #include "quant/quant_internal.h"
 #include "support/golden_codec.h"
 
-static const char *const names[] = {"q4_block", "q4_tiled", "q4tp"};
-enum { N_NAMES = 3, ROWS = 64, COLS = 128, N = ROWS * COLS };
+static const char *const names[] = {"q4_block", "q4_tiled", "q4tp", "vbit"};
+enum { VBIT = 3, N_NAMES, ROWS = 64, COLS = 128, N = ROWS * COLS };
 
 /* Squared error of each group of 32. */
 static void errors(const csn_dtype *d, const csn_shape *s, const float *x, uint64_t n,
@@ -95,6 +95,9 @@ static void never_worse_than_the_reference(void **state) {
     for (int k = 0; k < N_KINDS; k++) {
         fill((enum kind)k, x);
         for (int i = 0; i < N_NAMES; i++) {
+            if (i == VBIT && k == HUGE_ONES) {
+                continue; /* no scale of f16 reaches them in 3 bits */
+            }
             double ratio = compare(names[i], kinds[k], &s, x, N, &hash);
             if (k == BELL) {
                 if (!(ratio < (i == 2 ? 0.95 : 0.85))) {
@@ -163,7 +166,8 @@ static void scales_may_be_negative(void **state) {
 static void same_bytes_everywhere(void **state) {
     (void)state;
     static const uint64_t want[N_NAMES] = {
-        UINT64_C(0x44c3a2a999d22869), UINT64_C(0xbda4dbc7406204b9), UINT64_C(0xe936c9622893c623)};
+        UINT64_C(0x44c3a2a999d22869), UINT64_C(0xbda4dbc7406204b9), UINT64_C(0xe936c9622893c623),
+        UINT64_C(0x9641b51458c632b9)};
     csn_shape s = {.n_dims = 2, .dim = {ROWS, COLS}};
     float *x = malloc(N * sizeof(float));
     assert_non_null(x);
