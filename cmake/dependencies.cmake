@@ -5,12 +5,13 @@ find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(LIBDEFLATE REQUIRED IMPORTED_TARGET libdeflate)
 pkg_check_modules(LIBCRYPTO REQUIRED IMPORTED_TARGET libcrypto>=3.0)
 pkg_check_modules(XXHASH REQUIRED libxxhash) # its header alone: nothing is linked
 
 add_library(caisson_deps INTERFACE)
 target_link_libraries(caisson_deps INTERFACE PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::LIBCRYPTO
-                      Threads::Threads m)
+                      PkgConfig::LIBDEFLATE Threads::Threads m)
 target_include_directories(caisson_deps SYSTEM INTERFACE ${XXHASH_INCLUDE_DIRS})
 
 pkg_check_modules(YYJSON QUIET IMPORTED_TARGET yyjson)

@@ -32,7 +32,7 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/CaissonConfigVersion.cmake
 install(FILES ${CMAKE_BINARY_DIR}/CaissonConfig.cmake ${CMAKE_BINARY_DIR}/CaissonConfigVersion.cmake
     DESTINATION ${package_dir})
 
-set(CAISSON_PC_REQUIRES "libpcre2-8 libutf8proc libcrypto")
+set(CAISSON_PC_REQUIRES "libpcre2-8 libutf8proc libcrypto libdeflate")
 if(YYJSON_FOUND)
     string(APPEND CAISSON_PC_REQUIRES " yyjson")
 endif()

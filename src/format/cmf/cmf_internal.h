@@ -3,6 +3,7 @@
 #ifndef CSN_FORMAT_CMF_INTERNAL_H
 #define CSN_FORMAT_CMF_INTERNAL_H
 
+#include "base/le.h"
 #include "format/cmf/cmf.h"
 
 /* ---- layout (CMF 1, 3) ---- */
@@ -28,28 +29,6 @@ enum {
     CSN_CMF_KNOWN_FEATURES = CSN_CMF_TENSOR_DIR | CSN_CMF_BINARY_MASKS | CSN_CMF_QUANT_2F |
                              CSN_CMF_LOOP_MASKS | CSN_CMF_SKILL_FILE
 };
-
-static inline uint16_t csn_get16(const uint8_t *p) {
-    return (uint16_t)(p[0] | p[1] << 8);
-}
-static inline uint32_t csn_get32(const uint8_t *p) {
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-static inline uint64_t csn_get64(const uint8_t *p) {
-    return csn_get32(p) | (uint64_t)csn_get32(p + 4) << 32;
-}
-static inline void csn_put16(uint8_t *p, uint16_t v) {
-    p[0] = (uint8_t)v;
-    p[1] = (uint8_t)(v >> 8);
-}
-static inline void csn_put32(uint8_t *p, uint32_t v) {
-    csn_put16(p, (uint16_t)v);
-    csn_put16(p + 2, (uint16_t)(v >> 16));
-}
-static inline void csn_put64(uint8_t *p, uint64_t v) {
-    csn_put32(p, (uint32_t)v);
-    csn_put32(p + 4, (uint32_t)(v >> 32));
-}
 
 /* ---- opening, in this order ---- */
 caisson_status csn_cmf_parse_envelope(const uint8_t bytes[CSN_CMF_ENVELOPE_BYTES],
