@@ -8,7 +8,7 @@
 #include "base/hash64.h"
 #include "base/size.h"
 #include "caisson/limits.h"
-#include "format/cmf/journal.h"
+#include "format/journal.h"
 
 enum { ADDED_BYTES = 512 }; /* what the writer adds to the header JSON, digests of tensors aside */
 

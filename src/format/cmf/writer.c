@@ -10,7 +10,7 @@
 #include "base/hash64.h"
 #include "base/size.h"
 #include "caisson/limits.h"
-#include "format/cmf/journal.h"
+#include "format/journal.h"
 #include "format/cmf/layout.h"
 #include "format/cmf/seal.h"
 

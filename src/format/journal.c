@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "format/cmf/journal.h"
+#include "format/journal.h"
 
-#include "format/cmf/cmf_internal.h"
+#include "base/le.h"
 
 enum { HEAD = 24, RECORD = 48 };
 

@@ -8,8 +8,8 @@
  * A check binds a record to plan and position, so a torn or foreign tail ends the list. A record is
  * written only after the payload was synced.
  */
-#ifndef CSN_FORMAT_CMF_JOURNAL_H
-#define CSN_FORMAT_CMF_JOURNAL_H
+#ifndef CSN_FORMAT_JOURNAL_H
+#define CSN_FORMAT_JOURNAL_H
 
 #include "base/digest.h"
 #include "base/io.h"
