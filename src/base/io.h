@@ -71,6 +71,9 @@ typedef struct csn_fs_ops {
     caisson_status (*open)(csn_fs *fs, const char *path, csn_open_mode mode, csn_file **ret,
                            caisson_error *err);
     caisson_status (*rename)(csn_fs *fs, const char *from, const char *to, caisson_error *err);
+    /* Both are there; each gets the other's place at once where the system can do that. */
+    caisson_status (*exchange)(csn_fs *fs, const char *a, const char *b, caisson_error *err);
+    /* A file, or a directory that is empty. */
     caisson_status (*remove)(csn_fs *fs, const char *path, caisson_error *err);
     caisson_status (*sync_dir)(csn_fs *fs, const char *path_in_dir, caisson_error *err);
     caisson_status (*free_bytes)(csn_fs *fs, const char *path_in_dir, uint64_t *ret,

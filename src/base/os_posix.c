@@ -220,9 +220,37 @@ static caisson_status os_rename(csn_fs *fs, const char *from, const char *to, ca
     return CAISSON_OK;
 }
 
+/* False: neither the system nor the file system of the two knows how. */
+static bool exchange_at_once(const char *a, const char *b) {
+#if defined(__linux__) && defined(SYS_renameat2)
+    enum { EXCHANGE = 2 }; /* RENAME_EXCHANGE of linux/fs.h */
+    return syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, EXCHANGE) == 0;
+#else
+    (void)a;
+    (void)b;
+    return false;
+#endif
+}
+
+static caisson_status os_exchange(csn_fs *fs, const char *a, const char *b, caisson_error *err) {
+    csn_buf aside = CSN_BUF_INIT(1 << 16);
+    if (exchange_at_once(a, b)) {
+        return CAISSON_OK;
+    }
+    CSN_TRY(csn_buf_printf(&aside, err, "%s.old", b));
+    caisson_status status = os_rename(fs, b, aside.ptr, err);
+    if (status == CAISSON_OK) {
+        status = os_rename(fs, a, b, err);
+        caisson_error ignored;
+        (void)os_rename(fs, aside.ptr, status == CAISSON_OK ? a : b, &ignored);
+    }
+    csn_buf_free(&aside);
+    return status;
+}
+
 static caisson_status os_remove(csn_fs *fs, const char *path, caisson_error *err) {
     (void)fs;
-    if (unlink(path) != 0) {
+    if (remove(path) != 0) {
         return fail_io(err, path, "cannot remove");
     }
     return CAISSON_OK;
@@ -320,6 +348,7 @@ csn_fs *csn_fs_os(void) {
     static const csn_fs_ops ops = {
         .open = os_open,
         .rename = os_rename,
+        .exchange = os_exchange,
         .remove = os_remove,
         .sync_dir = os_sync_dir,
         .free_bytes = os_free_bytes,

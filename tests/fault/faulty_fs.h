@@ -173,6 +173,12 @@ static caisson_status faulty_rename(csn_fs *fs, const char *from, const char *to
     csn_fs *inner = ((faulty_fs *)fs)->inner;
     return inner->ops->rename(inner, from, to, err);
 }
+static caisson_status faulty_exchange(csn_fs *fs, const char *a, const char *b,
+                                      caisson_error *err) {
+    FAULTY_CHECK((faulty_fs *)fs, FAULTY_RENAME, b);
+    csn_fs *inner = ((faulty_fs *)fs)->inner;
+    return inner->ops->exchange(inner, a, b, err);
+}
 static caisson_status faulty_remove(csn_fs *fs, const char *path, caisson_error *err) {
     FAULTY_CHECK((faulty_fs *)fs, FAULTY_REMOVE, path);
     csn_fs *inner = ((faulty_fs *)fs)->inner;
@@ -212,6 +218,7 @@ static inline void faulty_fs_init(faulty_fs *f, csn_fs *inner) {
     static const csn_fs_ops ops = {
         .open = faulty_open,
         .rename = faulty_rename,
+        .exchange = faulty_exchange,
         .remove = faulty_remove,
         .sync_dir = faulty_sync_dir,
         .free_bytes = faulty_free_bytes,

@@ -197,10 +197,36 @@ static caisson_status memory_fs_remove(csn_fs *fs, const char *path, caisson_err
     memory_fs_drop(node);
     return CAISSON_OK;
 }
+/* Gives the files of a directory another one; false: there is none. */
+static bool memory_fs_move(memory_fs *m, const char *from, const char *to) {
+    size_t n = strlen(from);
+    bool is_dir = false;
+    for (int i = 0; i < MEMORY_FS_MAX_FILES; i++) {
+        char *old = m->nodes[i].path, path[1024];
+        if (old != NULL && strncmp(old, from, n) == 0 && old[n] == '/') {
+            snprintf(path, sizeof(path), "%s%s", to, old + n);
+            m->nodes[i].path = strdup(path);
+            free(old);
+            is_dir = true;
+        }
+    }
+    return is_dir;
+}
+static caisson_status memory_fs_exchange(csn_fs *fs, const char *a, const char *b,
+                                         caisson_error *err) {
+    memory_fs *m = (memory_fs *)fs;
+    bool is_there = memory_fs_move(m, a, "exchange") && memory_fs_move(m, b, a) &&
+                    memory_fs_move(m, "exchange", b);
+    return is_there ? CAISSON_OK
+                    : CSN_FAIL(err, CAISSON_E_IO, .file = b, .what = "cannot exchange");
+}
 static caisson_status memory_fs_rename(csn_fs *fs, const char *from, const char *to,
                                        caisson_error *err) {
     memory_fs *m = (memory_fs *)fs;
     memory_fs_node *old = memory_fs_find(m, to), *node = memory_fs_find(m, from);
+    if (memory_fs_move(m, from, to)) {
+        return CAISSON_OK;
+    }
     if (node == NULL) {
         return CSN_FAIL(err, CAISSON_E_IO, .file = from, .what = "cannot rename");
     }
@@ -264,6 +290,7 @@ static inline void memory_fs_init(memory_fs *m) {
     static const csn_fs_ops ops = {
         .open = memory_fs_open,
         .rename = memory_fs_rename,
+        .exchange = memory_fs_exchange,
         .remove = memory_fs_remove,
         .sync_dir = memory_fs_sync_dir,
         .free_bytes = memory_fs_free_bytes,
