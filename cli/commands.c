@@ -29,6 +29,7 @@ const cli_command *const cli_commands[] = {
     &cli_cmd_compact,
     &cli_cmd_merge,
     &cli_cmd_split,
+    &cli_cmd_synth,
     &cli_cmd_keygen,
     &cli_cmd_sign,
     &cli_cmd_completion,

@@ -10,7 +10,7 @@ extern const cli_command cli_cmd_tokenize, cli_cmd_detokenize, cli_cmd_render, c
 extern const cli_command cli_cmd_ppl, cli_cmd_bench, cli_cmd_tensor;
 extern const cli_command cli_cmd_completion, cli_cmd_man, cli_cmd_masks, cli_cmd_skill;
 extern const cli_command cli_cmd_keygen, cli_cmd_sign;
-extern const cli_command cli_cmd_quantize;
+extern const cli_command cli_cmd_quantize, cli_cmd_synth;
 extern const cli_command cli_cmd_compact, cli_cmd_merge, cli_cmd_split;
 extern const cli_command cli_cmd_header, cli_cmd_extract, cli_cmd_diff, cli_cmd_export,
     cli_cmd_requant;

@@ -357,9 +357,18 @@ caisson_sampling cli_sampling(const cli_args *args) {
     return s;
 }
 
+bool cli_is_waste(const char *path) {
+    size_t n = strlen(path);
+    while (n > 0 && path[n - 1] == '/') {
+        n--;
+    }
+    return n > 6 && strncmp(path + n - 6, ".waste", 6) == 0;
+}
+
 int cli_check_target(const cli_args *args, const char *path) {
     struct stat st;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) &&
+        !(S_ISDIR(st.st_mode) && cli_is_waste(path))) {
         return cli_fail_text(args, "%s: is not a regular file, it is not replaced", path);
     }
     return CLI_OK;

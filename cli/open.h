@@ -54,6 +54,7 @@ char *cli_sibling(const char *source, caisson_kind kind);
 /* CLI_OK if nothing or a regular file is at `path`: writing replaces what is there, and a device or
  * a directory must not go. Else the exit code with the message printed. */
 int cli_check_target(const cli_args *args, const char *path);
+bool cli_is_waste(const char *path); /* the name of a WARP directory: OUT.waste */
 
 /* The whole of a file, or of standard input for "-" (max bytes at most): malloc'd, NUL-terminated.
  * CLI_OK or the exit code with the message printed. */

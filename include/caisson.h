@@ -38,6 +38,7 @@
 #include "caisson/score.h"
 #include "caisson/sign.h"
 #include "caisson/skill.h"
+#include "caisson/synth.h"
 #include "caisson/text.h"
 #include "caisson/version.h"
 

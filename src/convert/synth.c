@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the size that was asked for, and hands over to the writer of its container. */
+#include "base/hash64.h"
+#include "convert/synth_internal.h"
+
+static uint64_t splitmix(uint64_t *x) {
+    uint64_t z = *x += UINT64_C(0x9E3779B97F4A7C15);
+    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+    return z ^ z >> 31;
+}
+
+csn_random csn_random_seed(uint64_t seed, csn_str purpose, uint64_t a, uint64_t b) {
+    csn_random r;
+    uint64_t x = csn_hash64(purpose.ptr, purpose.len) ^ seed;
+    x = splitmix(&x) ^ a;
+    x = splitmix(&x) ^ b;
+    for (int i = 0; i < 4; i++) {
+        r.s[i] = splitmix(&x);
+    }
+    return r;
+}
+
+void csn_random_bytes(csn_random *r, uint8_t *out, size_t n) {
+    csn_random local = *r; /* in registers */
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t v = csn_random_u64(&local);
+        memcpy(out + i, &v, 8);
+    }
+    for (uint64_t v = csn_random_u64(&local); i < n; i++, v >>= 8) {
+        out[i] = (uint8_t)v;
+    }
+    *r = local;
+}
+
+caisson_status csn_synth_tell(csn_synth_job *j, uint64_t n_bytes) {
+    j->n_done += n_bytes;
+    return csn_progress_tell(j->o->progress, "synth", j->n_done, j->n_total, j->err);
+}
+
+static caisson_status find_size(csn_synth_job *j) {
+    for (const csn_synth_size *s = csn_synth_sizes; s->family != NULL; s++) {
+        if (csn_str_is(j->o->family, s->family) && csn_str_is(j->o->size, s->size)) {
+            j->size = s;
+            return CAISSON_OK;
+        }
+    }
+    return CSN_FAIL(j->err, CAISSON_E_ARG, .what = "no such family in this size",
+                    CSN_TEXTS(j->o->family, j->o->size));
+}
+
+static caisson_status make_config(csn_synth_job *j) {
+    bool *is_kda;
+    j->config = j->size->config;
+    csn_warp_config *c = &j->config;
+    uint32_t n_all = c->n_layers;
+    if (j->o->n_layers > 0) {
+        c->n_layers = j->o->n_layers;
+    }
+    if (c->n_kda_heads > 0) {
+        CSN_TRY(CSN_ARENA_NEW(&j->arena, c->n_layers, &is_kda, j->err));
+        for (uint32_t i = 0; i < c->n_layers; i++) {
+            is_kda[i] = (i + 1) % j->size->mla_every != 0 && i + 1 != n_all;
+        }
+        c->is_kda = is_kda;
+    }
+    if (c->n_layers <= c->first_dense) {
+        return CSN_FAIL(j->err, CAISSON_E_ARG,
+                        .what = "so few layers that none would be a mixture of experts",
+                        CSN_VALUES(c->first_dense + 1, c->n_layers));
+    }
+    CSN_TRY(csn_synth_text_make(c->vocab_size, &j->text, j->err));
+    c->eos_token_id = j->text.eos_token_id;
+    return CAISSON_OK;
+}
+
+static caisson_status make(csn_synth_job *j) {
+    CSN_TRY(find_size(j));
+    CSN_TRY(make_config(j));
+    CSN_TRY(csn_pool_new(j->o->n_threads, &j->pool, j->err));
+    if (csn_str_ends(csn_str_from(j->target), CSN_STR(".waste"))) {
+        return csn_synth_warp(j);
+    }
+    return CSN_FAIL(j->err, CAISSON_E_UNSUPPORTED, .file = j->target,
+                    .what = "only WARP directories (OUT.waste) are made");
+}
+
+caisson_status csn_synth(csn_fs *fs, const char *target, const csn_synth_options *options,
+                         caisson_error *err) {
+    csn_synth_job j = {.fs = fs, .target = target, .o = options, .err = err};
+    caisson_status status = make(&j);
+    csn_synth_text_free(&j.text);
+    csn_pool_free(j.pool);
+    csn_arena_done(&j.arena);
+    return status;
+}

@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A WARP directory of random weights. Codes are random bytes, scales are chosen so that a layer
+ * keeps the size of its input: what a row of ones would give has variance 1. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/le.h"
+#include "base/size.h"
+#include "convert/synth_internal.h"
+#include "format/warp/writer.h"
+#include "quant/half.h"
+
+/* ---- the trunk (warp facts 3.1) ---- */
+
+/* What a layer must be or have for a row to be there. */
+enum {
+    KDA = 1,
+    MLA = 2,
+    DENSE = 4,
+    MIXTURE = 8,
+    RESIDUALS = 16,
+    FULL_GATE = 32,
+    LOW_GATE = 64,
+    Q_LORA = 128,
+    Q_DIRECT = 256,
+    MLA_GATE = 512,
+    LATENT = 1024
+};
+
+typedef enum dim {
+    NONE, /* behind the last */
+    ONE,
+    VOCAB,
+    HIDDEN,
+    FFN,
+    EXPERTS,
+    SHARED,
+    LATENT_SIZE,
+    KDA_HEADS,
+    KDA_DIM,
+    KDA_SIZE,
+    KDA_CONV,
+    Q_RANK,
+    Q_SIZE,
+    KV_RANK,
+    KV_A,
+    KV_B,
+    V_SIZE
+} dim;
+
+typedef enum fill {
+    WEIGHT, /* variance 1 / cols */
+    LOUD,   /* of the head: 4 times as large, so that one token stands out */
+    NORM,   /* about 1 */
+    CONV,
+    A_LOG,   /* logarithms of 1 to 16 */
+    DT_BIAS, /* softplus makes 0.001 to 0.1 of it */
+    SMALL
+} fill;
+
+typedef struct row {
+    const char *name; /* behind the prefix, and behind model.layers.N. where `needs` is not 0 */
+    unsigned needs;
+    dim dims[3];
+    fill fill;
+} row;
+
+#define ATTN "self_attn."
+#define MOE "block_sparse_moe."
+static const row model_rows[] = {
+    {"model.embed_tokens.weight", 0, {VOCAB, HIDDEN}, WEIGHT},
+    {"model.norm.weight", 0, {HIDDEN}, NORM},
+    {"lm_head.weight", 0, {VOCAB, HIDDEN}, LOUD},
+};
+static const row residual_rows[] = {
+    {"model.output_attn_res_norm.weight", RESIDUALS, {HIDDEN}, NORM},
+    {"model.output_attn_res_proj.weight", RESIDUALS, {ONE, HIDDEN}, WEIGHT},
+};
+static const row layer_rows[] = {
+    {"input_layernorm.weight", 0, {HIDDEN}, NORM},
+    {"post_attention_layernorm.weight", 0, {HIDDEN}, NORM},
+    {ATTN "q_proj.weight", KDA, {KDA_SIZE, HIDDEN}, WEIGHT},
+    {ATTN "k_proj.weight", KDA, {KDA_SIZE, HIDDEN}, WEIGHT},
+    {ATTN "v_proj.weight", KDA, {KDA_SIZE, HIDDEN}, WEIGHT},
+    {ATTN "q_conv1d.weight", KDA, {KDA_SIZE, ONE, KDA_CONV}, CONV},
+    {ATTN "k_conv1d.weight", KDA, {KDA_SIZE, ONE, KDA_CONV}, CONV},
+    {ATTN "v_conv1d.weight", KDA, {KDA_SIZE, ONE, KDA_CONV}, CONV},
+    {ATTN "A_log", KDA, {KDA_HEADS}, A_LOG},
+    {ATTN "dt_bias", KDA, {KDA_SIZE}, DT_BIAS},
+    {ATTN "b_proj.weight", KDA, {KDA_HEADS, HIDDEN}, WEIGHT},
+    {ATTN "f_a_proj.weight", KDA, {KDA_DIM, HIDDEN}, WEIGHT},
+    {ATTN "f_b_proj.weight", KDA, {KDA_SIZE, KDA_DIM}, WEIGHT},
+    {ATTN "g_proj.weight", KDA | FULL_GATE, {KDA_SIZE, HIDDEN}, WEIGHT},
+    {ATTN "g_a_proj.weight", KDA | LOW_GATE, {KDA_DIM, HIDDEN}, WEIGHT},
+    {ATTN "g_b_proj.weight", KDA | LOW_GATE, {KDA_SIZE, KDA_DIM}, WEIGHT},
+    {ATTN "o_norm.weight", KDA, {KDA_DIM}, NORM},
+    {ATTN "o_proj.weight", KDA, {HIDDEN, KDA_SIZE}, WEIGHT},
+    {ATTN "q_proj.weight", MLA | Q_DIRECT, {Q_SIZE, HIDDEN}, WEIGHT},
+    {ATTN "q_a_proj.weight", MLA | Q_LORA, {Q_RANK, HIDDEN}, WEIGHT},
+    {ATTN "q_a_layernorm.weight", MLA | Q_LORA, {Q_RANK}, NORM},
+    {ATTN "q_b_proj.weight", MLA | Q_LORA, {Q_SIZE, Q_RANK}, WEIGHT},
+    {ATTN "kv_a_proj_with_mqa.weight", MLA, {KV_A, HIDDEN}, WEIGHT},
+    {ATTN "kv_a_layernorm.weight", MLA, {KV_RANK}, NORM},
+    {ATTN "kv_b_proj.weight", MLA, {KV_B, KV_RANK}, WEIGHT},
+    {ATTN "g_proj.weight", MLA | MLA_GATE, {V_SIZE, HIDDEN}, WEIGHT},
+    {ATTN "o_proj.weight", MLA, {HIDDEN, V_SIZE}, WEIGHT},
+    {"self_attention_res_norm.weight", RESIDUALS, {HIDDEN}, NORM},
+    {"self_attention_res_proj.weight", RESIDUALS, {ONE, HIDDEN}, WEIGHT},
+    {"mlp_res_norm.weight", RESIDUALS, {HIDDEN}, NORM},
+    {"mlp_res_proj.weight", RESIDUALS, {ONE, HIDDEN}, WEIGHT},
+    {"mlp.gate_proj.weight", DENSE, {FFN, HIDDEN}, WEIGHT},
+    {"mlp.up_proj.weight", DENSE, {FFN, HIDDEN}, WEIGHT},
+    {"mlp.down_proj.weight", DENSE, {HIDDEN, FFN}, WEIGHT},
+    {MOE "gate.weight", MIXTURE, {EXPERTS, HIDDEN}, WEIGHT},
+    {MOE "gate.e_score_correction_bias", MIXTURE, {EXPERTS}, SMALL},
+    {MOE "shared_experts.gate_proj.weight", MIXTURE, {SHARED, HIDDEN}, WEIGHT},
+    {MOE "shared_experts.up_proj.weight", MIXTURE, {SHARED, HIDDEN}, WEIGHT},
+    {MOE "shared_experts.down_proj.weight", MIXTURE, {HIDDEN, SHARED}, WEIGHT},
+    {MOE "routed_expert_down_proj.weight", MIXTURE | LATENT, {LATENT_SIZE, HIDDEN}, WEIGHT},
+    {MOE "routed_expert_norm.weight", MIXTURE | LATENT, {LATENT_SIZE}, NORM},
+    {MOE "routed_expert_up_proj.weight", MIXTURE | LATENT, {HIDDEN, LATENT_SIZE}, WEIGHT},
+};
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static uint64_t size_of(const csn_warp_config *c, dim d) {
+    uint64_t kda = (uint64_t)c->n_kda_heads * c->kda_head_dim, heads = c->n_heads;
+    switch (d) {
+    case ONE: return 1;
+    case VOCAB: return c->vocab_size;
+    case HIDDEN: return c->hidden_size;
+    case FFN: return c->intermediate_size;
+    case EXPERTS: return c->n_experts;
+    case SHARED: return (uint64_t)c->expert_width * c->n_shared;
+    case LATENT_SIZE: return c->latent_size;
+    case KDA_HEADS: return c->n_kda_heads;
+    case KDA_DIM: return c->kda_head_dim;
+    case KDA_SIZE: return kda;
+    case KDA_CONV: return c->kda_conv;
+    case Q_RANK: return c->q_lora_rank;
+    case Q_SIZE: return heads * (c->qk_nope_head_dim + c->qk_rope_head_dim);
+    case KV_RANK: return c->kv_lora_rank;
+    case KV_A: return (uint64_t)c->kv_lora_rank + c->qk_rope_head_dim;
+    case KV_B: return heads * (c->qk_nope_head_dim + c->v_head_dim);
+    case V_SIZE: return heads * c->v_head_dim;
+    case NONE: break;
+    }
+    return 0;
+}
+
+static unsigned what_layer_has(const csn_warp_config *c, uint32_t i) {
+    unsigned has = c->is_kda != NULL && c->is_kda[i] ? KDA : MLA;
+    has |= i < c->first_dense ? DENSE : MIXTURE;
+    has |= c->attn_res_block != 0 ? RESIDUALS : 0;
+    has |= c->kda_full_gate ? FULL_GATE : LOW_GATE;
+    has |= c->q_lora_rank != 0 ? Q_LORA : Q_DIRECT;
+    has |= c->mla_gate ? MLA_GATE : 0;
+    return has | (c->latent_size != 0 ? LATENT : 0);
+}
+
+typedef struct trunk {
+    csn_warp_plan_tensor *tensors; /* [n] */
+    fill *fills;
+    uint32_t n;
+} trunk;
+
+/* As the format's converter chooses: vectors and small tensors stay f32 (warp facts 3). */
+static const csn_dtype *choose(const row *r, const csn_shape *shape) {
+    enum { SMALL_TENSOR = 65536 };
+    uint64_t n = 0;
+    (void)csn_shape_count(shape, &n);
+    bool is_table = r->dims[0] == VOCAB;
+    bool is_small = shape->n_dims != 2 || n < SMALL_TENSOR;
+    return csn_dtype_by_name(is_small   ? CSN_STR("f32")
+                             : is_table ? CSN_STR("q8g")
+                                        : CSN_STR("q4g"));
+}
+
+static caisson_status add_rows(csn_synth_job *j, const row *rows, size_t n, unsigned has,
+                               const char *before, trunk *t) {
+    for (size_t i = 0; i < n; i++) {
+        if ((rows[i].needs & ~has) != 0) {
+            continue;
+        }
+        csn_warp_plan_tensor *out = &t->tensors[t->n];
+        char name[128];
+        int len = snprintf(name, sizeof(name), "%s%s%s", j->size->prefix, before, rows[i].name);
+        CSN_TRY(csn_arena_str(&j->arena, csn_str_make(name, (size_t)len), &out->name, j->err));
+        for (int k = 0; k < 3 && rows[i].dims[k] != NONE; k++) {
+            out->shape.dim[out->shape.n_dims++] = size_of(&j->config, rows[i].dims[k]);
+        }
+        out->dtype = choose(&rows[i], &out->shape);
+        t->fills[t->n++] = rows[i].fill;
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status list_trunk(csn_synth_job *j, trunk *t) {
+    const csn_warp_config *c = &j->config;
+    size_t most = COUNT(model_rows) + COUNT(residual_rows) + c->n_layers * COUNT(layer_rows);
+    CSN_TRY(CSN_ARENA_NEW(&j->arena, most, &t->tensors, j->err));
+    CSN_TRY(CSN_ARENA_NEW(&j->arena, most, &t->fills, j->err));
+    CSN_TRY(add_rows(j, model_rows, COUNT(model_rows), 0, "", t));
+    CSN_TRY(add_rows(j, residual_rows, COUNT(residual_rows), what_layer_has(c, 0), "", t));
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        char before[48];
+        (void)snprintf(before, sizeof(before), "model.layers.%u.", i);
+        CSN_TRY(add_rows(j, layer_rows, COUNT(layer_rows), what_layer_has(c, i), before, t));
+    }
+    return CAISSON_OK;
+}
+
+/* ---- values ---- */
+
+static float value(fill f, double cols, csn_random *r) {
+    float x = csn_random_f32(r);
+    switch (f) {
+    case WEIGHT: return x * (float)sqrt(3 / cols);
+    case LOUD: return x * (float)sqrt(48 / cols);
+    case NORM: return 1 + 0.25f * x;
+    case CONV: return x;
+    case A_LOG: return 1.386f + 1.386f * x;
+    case DT_BIAS: return -4.6f + 2.3f * x;
+    case SMALL: return 0.05f * x;
+    }
+    return 0;
+}
+
+typedef struct matrix {
+    csn_synth_job *j;
+    const csn_warp_plan_tensor *tensor;
+    uint32_t i_tensor;
+    fill fill;
+    uint8_t *out;
+    uint64_t n_code_bytes, nbytes;
+} matrix;
+
+enum { PIECE = 1 << 20 }; /* of codes: each has a stream of its own */
+
+/* Codes are uniform: 2^bits values around 0. */
+static double code_deviation(const csn_dtype *d) {
+    double n = d->warp_fmt == 2 ? 255 : 16;
+    return sqrt((n * n - 1) / 12);
+}
+
+static void fill_codes(void *ctx, unsigned i_thread, unsigned n_threads) {
+    matrix *m = ctx;
+    uint64_t p0, p1, n_pieces = (m->n_code_bytes + PIECE - 1) / PIECE;
+    csn_share(n_pieces, 1, i_thread, n_threads, &p0, &p1);
+    for (uint64_t p = p0; p < p1; p++) {
+        csn_random r = csn_random_seed(m->j->o->seed, CSN_STR("codes"), m->i_tensor, p);
+        uint64_t at = p * PIECE, left = m->n_code_bytes - at;
+        size_t n = left < PIECE ? (size_t)left : PIECE;
+        csn_random_bytes(&r, m->out + at, n);
+        for (size_t i = 0; i < n && m->tensor->dtype->warp_fmt == 2; i++) {
+            uint8_t *b = m->out + at + i; /* q8g has no -128 */
+            *b = *b == 0x80 ? 0x81 : *b;
+        }
+    }
+}
+
+static void fill_quantised(matrix *m) {
+    const csn_shape *s = &m->tensor->shape;
+    double cols = (double)s->dim[1], gain = m->fill == LOUD ? 4 : 1;
+    double scale = gain / (sqrt(cols) * code_deviation(m->tensor->dtype));
+    csn_random r = csn_random_seed(m->j->o->seed, CSN_STR("scales"), m->i_tensor, 0);
+    csn_pool_run(m->j->pool, fill_codes, m);
+    for (uint64_t at = m->n_code_bytes; at + 2 <= m->nbytes; at += 2) {
+        float x = (float)scale * (1 + 0.25f * csn_random_f32(&r));
+        csn_put16(m->out + at, csn_half_from_f32(x));
+    }
+}
+
+static void fill_f32(matrix *m) {
+    const csn_shape *s = &m->tensor->shape;
+    double cols = (double)s->dim[s->n_dims - 1];
+    csn_random r = csn_random_seed(m->j->o->seed, CSN_STR("values"), m->i_tensor, 0);
+    for (uint64_t i = 0; i < m->nbytes / 4; i++) {
+        float x = value(m->fill, cols, &r);
+        uint32_t bits;
+        memcpy(&bits, &x, sizeof(bits));
+        csn_put32(m->out + 4 * i, bits);
+    }
+}
+
+static caisson_status put_trunk(csn_synth_job *j, csn_warp_writer *w, const trunk *t, uint32_t i0) {
+    csn_buf buf = CSN_BUF_INIT(SIZE_MAX / 2);
+    caisson_status status = CAISSON_OK;
+    for (uint32_t i = i0; i < t->n && status == CAISSON_OK; i++) {
+        const csn_warp_plan_tensor *p = &t->tensors[i];
+        matrix m = {.j = j, .tensor = p, .i_tensor = i, .fill = t->fills[i]};
+        status = p->dtype->nbytes(&p->shape, &m.nbytes, j->err);
+        buf.len = 0;
+        if (status == CAISSON_OK) {
+            status = csn_buf_reserve(&buf, (size_t)m.nbytes, j->err);
+        }
+        if (status != CAISSON_OK) {
+            break;
+        }
+        m.out = (uint8_t *)buf.ptr;
+        if (p->dtype->is_float) {
+            fill_f32(&m);
+        } else {
+            m.n_code_bytes = m.nbytes - csn_warp_scale_bytes(&p->shape);
+            fill_quantised(&m);
+        }
+        status = csn_warp_writer_tensor(w, m.out, m.nbytes, j->err);
+        if (status == CAISSON_OK) {
+            status = csn_synth_tell(j, m.nbytes);
+        }
+    }
+    csn_buf_free(&buf);
+    return status;
+}
+
+/* ---- experts ---- */
+
+enum { MAX_BATCH = 64 };
+
+typedef struct batch {
+    csn_synth_job *j;
+    const csn_warp_layout *layout;
+    uint32_t layer, expert, n;
+    double deviation; /* of a sum of codebook entries */
+    uint8_t *records; /* [n][stride] */
+} batch;
+
+static void fill_record(const batch *b, uint32_t expert, uint8_t *record) {
+    const csn_warp_layout *l = b->layout;
+    csn_random r = csn_random_seed(b->j->o->seed, CSN_STR("expert"), b->layer, expert);
+    csn_random_bytes(&r, record + l->index[0], (size_t)(l->scale[0] - l->index[0]));
+    for (int k = 0; k < CSN_WARP_N_KINDS; k++) {
+        double scale = 1 / (sqrt((double)l->cols[k]) * b->deviation);
+        for (uint32_t i = 0; i < l->rows[k]; i++) {
+            float x = (float)scale * (1.5f + 0.5f * csn_random_f32(&r));
+            csn_put16(record + l->scale[k] + 2 * (size_t)i, csn_half_from_f32(x));
+        }
+    }
+    memset(record + l->end, 0, (size_t)(l->stride - l->end));
+}
+
+static void fill_records(void *ctx, unsigned i_thread, unsigned n_threads) {
+    batch *b = ctx;
+    uint64_t e0, e1;
+    csn_share(b->n, 1, i_thread, n_threads, &e0, &e1);
+    for (uint64_t e = e0; e < e1; e++) {
+        fill_record(b, b->expert + (uint32_t)e, b->records + e * b->layout->stride);
+    }
+}
+
+/* Each stage is half as loud as the one in front of it, as trained ones are. Returns the deviation
+ * of a sum of entries. */
+static double make_books(csn_synth_job *j, const csn_warp_coding *coding, uint32_t layer,
+                         uint16_t *out) {
+    double variance = 0;
+    csn_random r = csn_random_seed(j->o->seed, CSN_STR("books"), layer, 0);
+    for (int k = 0; k < CSN_WARP_N_KINDS; k++) {
+        float loud = 1;
+        variance = 0;
+        for (uint32_t s = 0; s < coding->stages; s++) {
+            for (uint32_t i = 0; i < coding->entries * CSN_VQ_DIM; i++) {
+                *out++ = csn_warp_book_half(loud * csn_random_f32(&r));
+            }
+            variance += (double)(loud * loud) / 3;
+            loud *= 0.5f;
+        }
+    }
+    return sqrt(variance);
+}
+
+static caisson_status put_bank(batch *b, csn_warp_writer *w, const csn_warp_coding *coding,
+                               uint32_t batch_size) {
+    csn_synth_job *j = b->j;
+    uint16_t *books;
+    CSN_TRY(CSN_NEW((size_t)CSN_WARP_N_KINDS * coding->stages * coding->entries * CSN_VQ_DIM,
+                    &books, j->err));
+    b->deviation = make_books(j, coding, b->layer, books);
+    caisson_status status = csn_warp_writer_books(w, books, j->err);
+    csn_free(books);
+    for (b->expert = 0; b->expert < j->config.n_experts && status == CAISSON_OK;
+         b->expert += b->n) {
+        uint32_t left = j->config.n_experts - b->expert;
+        b->n = left < batch_size ? left : batch_size;
+        csn_pool_run(j->pool, fill_records, b);
+        for (uint32_t i = 0; i < b->n && status == CAISSON_OK; i++) {
+            status = csn_warp_writer_expert(w, b->records + i * b->layout->stride, j->err);
+        }
+        if (status == CAISSON_OK) {
+            status = csn_synth_tell(j, b->n * b->layout->stride);
+        }
+    }
+    return status;
+}
+
+static caisson_status put_banks(csn_synth_job *j, csn_warp_writer *w, const csn_warp_plan *plan) {
+    batch b = {.j = j, .layout = csn_warp_writer_layout(w)};
+    unsigned n = csn_pool_n_threads(j->pool);
+    uint32_t batch_size = n < MAX_BATCH ? n : MAX_BATCH;
+    CSN_TRY(
+        csn_alloc_aligned((size_t)(batch_size * b.layout->stride), (void **)&b.records, j->err));
+    caisson_status status = CAISSON_OK;
+    for (uint32_t i = 0; i < plan->n_layers && status == CAISSON_OK; i++) {
+        b.layer = plan->layers[i];
+        status = put_bank(&b, w, plan->coding, batch_size);
+    }
+    csn_free_aligned(b.records);
+    return status;
+}
+
+/* ---- the whole ---- */
+
+static caisson_status put_files(csn_synth_job *j, csn_warp_writer *w) {
+    const csn_synth_text *t = &j->text;
+    CSN_TRY(csn_warp_writer_file(w, "tokenizer.model", csn_buf_view(&t->ranks), j->err));
+    CSN_TRY(csn_warp_writer_file(w, "specials.json", csn_buf_view(&t->specials), j->err));
+    return csn_warp_writer_file(w, "chat.json", csn_buf_view(&t->chat), j->err);
+}
+
+static caisson_status write_all(csn_synth_job *j, const csn_warp_plan *plan, const trunk *t) {
+    csn_warp_writer *w;
+    uint32_t n_tensors, n_banks;
+    CSN_TRY(csn_warp_writer_new(j->fs, j->target, plan, &w, &n_tensors, &n_banks, j->err));
+    caisson_status status = put_trunk(j, w, t, n_tensors);
+    if (status == CAISSON_OK) {
+        status = put_banks(j, w, plan);
+    }
+    if (status == CAISSON_OK) {
+        status = put_files(j, w);
+    }
+    if (status == CAISSON_OK) {
+        status = csn_warp_writer_finish(w, j->o->overwrite, j->err);
+    }
+    csn_warp_writer_close(w, status != CAISSON_OK);
+    return status;
+}
+
+static caisson_status count_bytes(csn_synth_job *j, const csn_warp_plan *plan) {
+    csn_warp_layout l;
+    for (uint32_t i = 0; i < plan->n_trunk; i++) {
+        uint64_t n;
+        CSN_TRY(plan->trunk[i].dtype->nbytes(&plan->trunk[i].shape, &n, j->err));
+        j->n_total += n;
+    }
+    CSN_TRY(
+        csn_warp_layout_make(plan->coding, plan->expert_width, plan->expert_hidden, &l, j->err));
+    j->n_total += l.stride * plan->n_experts * plan->n_layers;
+    return CAISSON_OK;
+}
+
+caisson_status csn_synth_warp(csn_synth_job *j) {
+    const csn_warp_config *c = &j->config;
+    csn_str name = j->o->quant.len > 0 ? j->o->quant : csn_str_from(csn_warp_codings[0].name);
+    csn_warp_plan plan = {.n_experts = c->n_experts,
+                          .expert_width = c->expert_width,
+                          .expert_hidden = c->latent_size != 0 ? c->latent_size : c->hidden_size,
+                          .coding = csn_warp_coding_by_name(name),
+                          .arch = csn_str_from(c->model_type),
+                          .prefix = csn_str_from(j->size->prefix),
+                          .fingerprint = CSN_STR("synth")}; /* never resumed */
+    csn_buf config = CSN_BUF_INIT(1 << 20);
+    trunk t = {0};
+    uint32_t *layers;
+    if (plan.coding == NULL) {
+        return CSN_FAIL(j->err, CAISSON_E_ARG, .what = "no such coding of experts",
+                        CSN_TEXTS(CSN_STR("vq3r, vq2r or vq4p"), name));
+    }
+    if (j->fs->ops->exists(j->fs, j->target) && !j->o->overwrite) {
+        return CSN_FAIL(j->err, CAISSON_E_EXISTS, .file = j->target,
+                        .what = "target exists; say that it may be replaced");
+    }
+    CSN_TRY(list_trunk(j, &t));
+    CSN_TRY(CSN_ARENA_NEW(&j->arena, c->n_layers, &layers, j->err));
+    for (uint32_t i = c->first_dense; i < c->n_layers; i++) {
+        layers[plan.n_layers++] = i;
+    }
+    plan.layers = layers;
+    plan.trunk = t.tensors;
+    plan.n_trunk = t.n;
+    CSN_TRY(count_bytes(j, &plan));
+    csn_jw w = csn_jw_begin(&config, j->err);
+    w.pretty = true;
+    csn_warp_config_write(c, &w);
+    caisson_status status = csn_jw_end(&w);
+    plan.config = csn_buf_view(&config);
+    if (status == CAISSON_OK) {
+        status = write_all(j, &plan, &t);
+    }
+    csn_buf_free(&config);
+    return status;
+}
