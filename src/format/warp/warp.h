@@ -33,9 +33,11 @@ typedef struct csn_warp_bank { /* the experts of one layer */
     uint64_t stride;        /* bytes of a record, a multiple of 4096 */
     uint32_t codebook_base; /* what the manifest says; every record must say the same */
     csn_vq_books books[CSN_WARP_N_KINDS];
+    uint64_t index_nbytes[CSN_WARP_N_KINDS]; /* of the index blocks */
 } csn_warp_bank;
 
 typedef struct csn_warp {
+    csn_fs *fs;
     const char *path; /* of the directory */
     csn_arch arch;
     csn_directory dir;   /* the trunk under CMF names; offsets in `trunk` */
@@ -63,6 +65,15 @@ caisson_status csn_warp_read_tensor(csn_warp *w, uint32_t i, uint8_t *out, caiss
 
 /* A tokenizer.json made from tokenizer.model and specials.json; empty = there is none. */
 caisson_status csn_warp_read_tokenizer(csn_warp *w, csn_buf *ret, caisson_error *err);
+
+/* "model.layers.L.mlp.experts.E" */
+enum { CSN_WARP_EXPERT_NAME = 48 };
+const char *csn_warp_expert_name(const csn_warp_bank *bank, uint32_t expert,
+                                 char ret[CSN_WARP_EXPERT_NAME]);
+/* A value of a codebook as the existing engine reads it: below 2^-14, where binary16 has fewer
+ * bits, it takes zero. So do we, and whoever makes codebooks: in VQ4P, whose products pass through
+ * a table of int8, the smallest difference may become a visible one. */
+float csn_warp_book_value(uint16_t half);
 
 /* The matrices of one expert, in the memory of its record. */
 typedef struct csn_warp_expert {

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `config` of the manifest, the release's config.json in one form (warp facts 2.4), as csn_arch.
+ *
+ * Some flags are true by their presence, whatever their value: that is how the existing engine
+ * reads them, and how its converter writes them. What the engine passes over although it changes
+ * the result (another activation, another router) is refused here. */
+#include "format/warp/warp_internal.h"
+
+#include <math.h>
+
+#include "base/json_fields.h"
+
+struct raw { /* 0 where a key is absent or null */
+    uint32_t n_layers, hidden, vocab, n_heads;
+    uint32_t n_experts, top_k, n_shared, expert_width, ffn_width, first_moe_layer;
+    uint32_t kv_lora, q_lora, qk_nope, qk_rope, v_head;
+    uint32_t latent, attn_res_block, n_group, topk_group;
+    uint32_t max_position_embeddings, model_max_length;
+    double routed_scaling, eps, rope_theta, situ_beta, situ_linear_beta;
+    bool mla_use_nope;
+    csn_str hidden_act, scoring_func, router_func;
+    const csn_jval *rope_scaling, *kda;
+};
+
+#define F(member, key, type) CSN_JFIELD(struct raw, member, key, type, CSN_JF_NULLABLE)
+static const csn_jfield raw_fields[] = {
+    F(n_layers, "num_hidden_layers", CSN_JT_U32),
+    F(hidden, "hidden_size", CSN_JT_U32),
+    F(vocab, "vocab_size", CSN_JT_U32),
+    F(n_heads, "num_attention_heads", CSN_JT_U32),
+    F(n_experts, "num_experts", CSN_JT_U32),
+    F(top_k, "num_experts_per_token", CSN_JT_U32),
+    F(n_shared, "num_shared_experts", CSN_JT_U32),
+    F(expert_width, "moe_intermediate_size", CSN_JT_U32),
+    F(ffn_width, "intermediate_size", CSN_JT_U32),
+    F(first_moe_layer, "first_k_dense_replace", CSN_JT_U32),
+    F(kv_lora, "kv_lora_rank", CSN_JT_U32),
+    F(q_lora, "q_lora_rank", CSN_JT_U32),
+    F(qk_nope, "qk_nope_head_dim", CSN_JT_U32),
+    F(qk_rope, "qk_rope_head_dim", CSN_JT_U32),
+    F(v_head, "v_head_dim", CSN_JT_U32),
+    F(latent, "routed_expert_hidden_size", CSN_JT_U32),
+    F(attn_res_block, "attn_res_block_size", CSN_JT_U32),
+    F(n_group, "n_group", CSN_JT_U32),
+    F(topk_group, "topk_group", CSN_JT_U32),
+    F(max_position_embeddings, "max_position_embeddings", CSN_JT_U32),
+    F(model_max_length, "model_max_length", CSN_JT_U32),
+    F(routed_scaling, "routed_scaling_factor", CSN_JT_F64),
+    F(eps, "rms_norm_eps", CSN_JT_F64),
+    F(rope_theta, "rope_theta", CSN_JT_F64),
+    F(situ_beta, "activation_situ_beta", CSN_JT_F64),
+    F(situ_linear_beta, "activation_situ_linear_beta", CSN_JT_F64),
+    CSN_JFIELD(struct raw, mla_use_nope, "mla_use_nope", CSN_JT_BOOL, 0), /* null is refused */
+    F(hidden_act, "hidden_act", CSN_JT_STR),
+    F(scoring_func, "scoring_func", CSN_JT_STR),
+    F(router_func, "moe_router_activation_func", CSN_JT_STR),
+    F(rope_scaling, "rope_scaling", CSN_JT_OBJECT),
+    F(kda, "linear_attn_config", CSN_JT_OBJECT),
+};
+#undef F
+
+struct kda {
+    uint32_t n_heads, head_dim, conv;
+    double lower_bound;
+    const csn_jval *layers;
+};
+#define F(member, key, type) CSN_JFIELD(struct kda, member, key, type, CSN_JF_NULLABLE)
+static const csn_jfield kda_fields[] = {
+    F(n_heads, "num_heads", CSN_JT_U32),           F(head_dim, "head_dim", CSN_JT_U32),
+    F(conv, "short_conv_kernel_size", CSN_JT_U32), F(lower_bound, "gate_lower_bound", CSN_JT_F64),
+    F(layers, "kda_layers", CSN_JT_ARRAY),
+};
+#undef F
+
+struct yarn {
+    csn_str type, rope_type;
+    double factor, mscale, mscale_all_dim, beta_fast, beta_slow;
+    uint32_t original;
+};
+#define F(member, key, type) CSN_JFIELD(struct yarn, member, key, type, CSN_JF_NULLABLE)
+static const csn_jfield yarn_fields[] = {
+    F(type, "type", CSN_JT_STR),
+    F(rope_type, "rope_type", CSN_JT_STR),
+    F(factor, "factor", CSN_JT_F64),
+    F(mscale, "mscale", CSN_JT_F64),
+    F(mscale_all_dim, "mscale_all_dim", CSN_JT_F64),
+    F(beta_fast, "beta_fast", CSN_JT_F64),
+    F(beta_slow, "beta_slow", CSN_JT_F64),
+    F(original, "original_max_position_embeddings", CSN_JT_U32),
+};
+#undef F
+
+static bool is_present(const csn_jval *object, const char *key) { /* null and false count */
+    return csn_jval_get(object, key) != NULL;
+}
+
+static caisson_status refuse(caisson_error *err, caisson_status code, const char *key,
+                             const char *what, csn_str want, csn_str got) {
+    return CSN_FAIL(err, code, .tensor = csn_str_from(key), .what = what, CSN_TEXTS(want, got));
+}
+
+static caisson_status check_ranges(const struct raw *r, caisson_error *err) {
+    uint32_t max_top_k = r->n_experts < 64 ? r->n_experts : 64;
+    bool is_moe = r->n_experts > 0;
+    const struct {
+        const char *key;
+        uint32_t value, min, max;
+    } counts[] = {
+        {"num_hidden_layers", r->n_layers, 1, CSN_WARP_MAX_LAYERS},
+        {"hidden_size", r->hidden, 1, 1 << 20},
+        {"vocab_size", r->vocab, 1, 1 << 24},
+        {"num_attention_heads", r->n_heads, 1, 1 << 16},
+        {"num_experts", r->n_experts, 0, 1 << 16}, /* a record has 16 bits for its number */
+        {"num_experts_per_token", r->top_k, is_moe, is_moe ? max_top_k : UINT32_MAX},
+        {"num_shared_experts", r->n_shared, 0, 64},
+        {"moe_intermediate_size", r->expert_width, is_moe, 1 << 20},
+        {"intermediate_size", r->ffn_width, 0, 1 << 24},
+        {"first_k_dense_replace", r->first_moe_layer, 0, r->n_layers},
+        {"routed_expert_hidden_size", r->latent, 0, 1 << 20},
+        {"kv_lora_rank", r->kv_lora, 0, 1 << 20},
+        {"q_lora_rank", r->q_lora, 0, 1 << 20},
+        {"qk_nope_head_dim", r->qk_nope, 0, 1 << 16},
+        {"qk_rope_head_dim", r->qk_rope, 0, 1 << 16},
+        {"v_head_dim", r->v_head, 0, 1 << 16},
+        {"attn_res_block_size", r->attn_res_block, 0, r->n_layers},
+    };
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        uint32_t v = counts[i].value;
+        if (v < counts[i].min || v > counts[i].max) {
+            return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = csn_str_from(counts[i].key),
+                            .what = "out of range",
+                            CSN_VALUES(v < counts[i].min ? counts[i].min : counts[i].max, v));
+        }
+    }
+    if (!(r->eps > 0 && r->eps < 1)) {
+        return refuse(err, CAISSON_E_PARSE, "rms_norm_eps", "out of range",
+                      CSN_STR("above 0, below 1"), (csn_str){0});
+    }
+    if (!(r->rope_theta > 0)) {
+        return refuse(err, CAISSON_E_PARSE, "rope_theta", "out of range", CSN_STR("above 0"),
+                      (csn_str){0});
+    }
+    return CAISSON_OK;
+}
+
+/* The existing engine takes anything else for SiLU. */
+static caisson_status read_act(const struct raw *r, csn_arch *a, caisson_error *err) {
+    if (csn_str_is(r->hidden_act, "situ")) {
+        a->hidden_act = CSN_ACT_SITU;
+        a->has_situ_beta = a->has_situ_linear_beta = true;
+        a->activation_situ_beta = r->situ_beta;
+        a->activation_situ_linear_beta = r->situ_linear_beta;
+        if (!(r->situ_beta > 0)) { /* a divisor */
+            return refuse(err, CAISSON_E_PARSE, "activation_situ_beta", "out of range",
+                          CSN_STR("above 0"), (csn_str){0});
+        }
+    } else if (r->hidden_act.len > 0 && !csn_str_is(r->hidden_act, "silu")) {
+        return refuse(err, CAISSON_E_UNSUPPORTED, "hidden_act", "unknown activation",
+                      CSN_STR("silu or situ"), r->hidden_act);
+    }
+    return CAISSON_OK;
+}
+
+/* DeepSeek's choice among groups of experts is part of the model, although the existing engine does
+ * without. */
+static caisson_status read_groups(const struct raw *r, const csn_log *log, csn_arch *a,
+                                  caisson_error *err) {
+    if (r->n_group <= 1) {
+        return CAISSON_OK;
+    }
+    if (r->n_experts % r->n_group != 0 || r->topk_group < 1 || r->topk_group > r->n_group ||
+        r->top_k > r->n_experts / r->n_group * r->topk_group) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = CSN_STR("n_group"),
+                        .what = "groups of experts that make no sense",
+                        CSN_VALUES(r->n_experts, r->n_group));
+    }
+    a->moe.n_group = r->n_group;
+    a->moe.topk_group = r->topk_group;
+    CSN_WARN(log,
+             "experts are chosen from %u of %u groups, as config says; the existing engine "
+             "chooses from all",
+             r->topk_group, r->n_group);
+    return CAISSON_OK;
+}
+
+static caisson_status read_moe(const csn_jval *config, const struct raw *r, const csn_log *log,
+                               csn_arch *a, caisson_error *err) {
+    const csn_str scoring[] = {r->scoring_func, r->router_func};
+    for (size_t i = 0; i < 2; i++) { /* the existing engine scores with the sigmoid, always */
+        if (scoring[i].len > 0 && !csn_str_is(scoring[i], "sigmoid")) {
+            return refuse(
+                err, CAISSON_E_UNSUPPORTED, i == 0 ? "scoring_func" : "moe_router_activation_func",
+                "routers score by the sigmoid in this format", CSN_STR("sigmoid"), scoring[i]);
+        }
+    }
+    a->moe.present = true;
+    a->moe.n_experts = r->n_experts;
+    a->moe.top_k = r->top_k;
+    a->moe.moe_intermediate_size = r->expert_width;
+    /* of one expert the sum is its own weight: it keeps its score */
+    a->moe.norm_topk_prob = is_present(config, "moe_renormalize") && r->top_k > 1;
+    a->moe.router_sigmoid = true;
+    a->moe.has_scaling = true;
+    a->moe.routed_scaling_factor = r->routed_scaling;
+    a->moe.has_shared = true;
+    a->moe.shared_expert_intermediate_size = r->expert_width * (r->n_shared > 0 ? r->n_shared : 1);
+    a->moe.routed_expert_hidden_size = r->latent;
+    a->moe.has_latent_norm = r->latent > 0 && is_present(config, "latent_moe_use_norm");
+    return read_groups(r, log, a, err);
+}
+
+static caisson_status read_kda(const struct raw *r, csn_arena *arena, csn_arch *a,
+                               caisson_error *err) {
+    struct kda k = {.conv = 4};
+    a->n_layer_types = r->n_layers;
+    CSN_TRY(CSN_ARENA_NEW(arena, r->n_layers, &a->layer_types, err)); /* full attention */
+    if (r->kda != NULL) {
+        CSN_TRY(csn_jfields_read(r->kda, kda_fields, CSN_N_FIELDS(kda_fields), "linear_attn_config",
+                                 &k, NULL, err));
+    }
+    for (csn_jiter it = csn_jval_iter(k.layers); csn_jiter_next(&it);) { /* counted from 1 */
+        uint64_t layer = 0;
+        if (!csn_jval_u64(it.value, &layer) || layer < 1 || layer > r->n_layers ||
+            a->layer_types[layer - 1] == CSN_LAYER_KDA) {
+            return CSN_FAIL(err, CAISSON_E_PARSE,
+                            .tensor = CSN_STR("linear_attn_config.kda_layers"),
+                            .what = "not the number of a layer (from 1 on), or given twice",
+                            CSN_VALUES(r->n_layers, layer));
+        }
+        a->layer_types[layer - 1] = CSN_LAYER_KDA;
+    }
+    if (csn_jval_len(k.layers) == 0) {
+        return CAISSON_OK;
+    }
+    if (k.n_heads == 0 || k.n_heads > 1 << 16 || k.head_dim == 0 || k.head_dim > 1 << 16 ||
+        k.conv == 0 || k.conv > 64) {
+        return refuse(err, CAISSON_E_PARSE, "linear_attn_config", "heads or kernel out of range",
+                      CSN_STR("num_heads, head_dim above 0, kernel 1 to 64"), (csn_str){0});
+    }
+    a->linear_conv_kernel_dim = k.conv;
+    a->linear_n_key_heads = a->linear_n_value_heads = k.n_heads;
+    a->linear_key_head_dim = a->linear_value_head_dim = k.head_dim;
+    a->has_kda_gate_lower_bound = k.lower_bound < 0;
+    a->kda_gate_lower_bound = a->has_kda_gate_lower_bound ? k.lower_bound : 0;
+    return CAISSON_OK;
+}
+
+/* No factor above 1 is no scaling at all, whatever the other keys say. */
+static caisson_status read_rope(const struct raw *r, csn_arch *a, caisson_error *err) {
+    struct yarn y = {.factor = 1, .mscale = 1, .beta_fast = 32, .beta_slow = 1, .original = 4096};
+    if (r->mla_use_nope || r->rope_scaling == NULL) {
+        return CAISSON_OK;
+    }
+    CSN_TRY(csn_jfields_read(r->rope_scaling, yarn_fields, CSN_N_FIELDS(yarn_fields),
+                             "rope_scaling", &y, NULL, err));
+    csn_str type = y.type.len > 0 ? y.type : y.rope_type;
+    if (y.factor <= 1) {
+        return CAISSON_OK;
+    }
+    if (!csn_str_is(type, "yarn")) {
+        return refuse(err, CAISSON_E_UNSUPPORTED, "rope_scaling.type",
+                      "this kind of rope scaling is not known here", CSN_STR("yarn"), type);
+    }
+    if (y.mscale != y.mscale_all_dim) {
+        return refuse(err, CAISSON_E_UNSUPPORTED, "rope_scaling.mscale",
+                      "differs from mscale_all_dim", CSN_STR("the same"), (csn_str){0});
+    }
+    if (y.original == 0 || !(y.beta_fast > 0) || !(y.beta_slow > 0)) {
+        return refuse(err, CAISSON_E_PARSE, "rope_scaling", "lengths or betas out of range",
+                      CSN_STR("above 0"), (csn_str){0});
+    }
+    a->yarn.present = true;
+    a->yarn.factor = (float)y.factor;
+    a->yarn.beta_fast = (float)y.beta_fast;
+    a->yarn.beta_slow = (float)y.beta_slow;
+    a->yarn.attention_factor = 1.0f; /* mscale over mscale_all_dim */
+    a->yarn.has_mscale_all_dim = y.mscale_all_dim != 0;
+    a->yarn.mscale_all_dim = (float)y.mscale_all_dim;
+    a->yarn.original_max_position_embeddings = y.original;
+    return CAISSON_OK;
+}
+
+static caisson_status read_mla(const struct raw *r, csn_arch *a, caisson_error *err) {
+    a->n_heads = a->n_kv_heads = r->n_heads;
+    a->head_dim = r->qk_nope + r->qk_rope > 0 ? r->qk_nope + r->qk_rope : a->linear_key_head_dim;
+    bool has_mla = false;
+    for (uint32_t i = 0; i < a->n_layer_types; i++) {
+        has_mla |= a->layer_types[i] != CSN_LAYER_KDA;
+    }
+    if (!has_mla) {
+        return CAISSON_OK;
+    }
+    if (r->kv_lora == 0 || r->v_head == 0 || r->qk_nope == 0) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = CSN_STR("kv_lora_rank"),
+                        .what = "a layer has latent attention, but its geometry is missing",
+                        .want = CSN_STR("kv_lora_rank, v_head_dim, qk_nope_head_dim above 0"));
+    }
+    if (!r->mla_use_nope && r->qk_rope % 2 != 0) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = CSN_STR("qk_rope_head_dim"),
+                        .what = "odd, but pairs of it are rotated",
+                        CSN_VALUES(r->qk_rope + 1, r->qk_rope));
+    }
+    a->mla.present = true;
+    a->mla.kv_lora_rank = r->kv_lora;
+    a->mla.q_lora_rank = r->q_lora;
+    a->mla.qk_nope_head_dim = r->qk_nope;
+    a->mla.qk_rope_head_dim = r->qk_rope;
+    a->mla.v_head_dim = r->v_head;
+    a->mla.nope = r->mla_use_nope;
+    a->mla.rope_interleave = true;
+    return CAISSON_OK;
+}
+
+/* The name of the whole release, where the text's config is only a part of it, wins. */
+static caisson_status read_arch_name(csn_warp *w, const csn_jval *outer, const csn_jval *config,
+                                     caisson_error *err) {
+    csn_str name = {0};
+    const csn_jval *list = csn_jval_get(csn_jval_get(config, "_outer"), "architectures");
+    list = list != NULL ? list : csn_jval_get(outer, "architectures");
+    list = list != NULL ? list : csn_jval_get(config, "architectures");
+    csn_jiter it = csn_jval_iter(list);
+    if (csn_jiter_next(&it)) {
+        (void)csn_jval_str(it.value, &name);
+    }
+    name = csn_str_find(name, CSN_STR("KimiK3"), 0) != SIZE_MAX       ? CSN_STR("kimi-k3")
+           : csn_str_find(name, CSN_STR("KimiLinear"), 0) != SIZE_MAX ? CSN_STR("kimi-linear")
+           : name.len == 0                                            ? CSN_STR("unknown")
+                                                                      : name;
+    return csn_arena_str(&w->arena, name, &w->arch.arch_name, err);
+}
+
+/* A number above 0, or a list of such; 0 and null say nothing. */
+static caisson_status read_eos(csn_warp *w, const csn_jval *v, caisson_error *err) {
+    csn_jkind kind = csn_jval_kind(v);
+    size_t n = kind == CSN_JSON_ARRAY ? csn_jval_len(v) : 1;
+    csn_chat_bundle *chat = &w->chat;
+    if (kind == CSN_JSON_ABSENT || kind == CSN_JSON_NULL || n == 0) {
+        return CAISSON_OK;
+    }
+    CSN_TRY(CSN_ARENA_NEW(&w->arena, n, &chat->eos_token_ids, err));
+    csn_jiter it = csn_jval_iter(v);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t id;
+        if (kind == CSN_JSON_ARRAY) {
+            (void)csn_jiter_next(&it);
+            v = it.value;
+        }
+        if (!csn_jval_u64(v, &id) || id >= w->arch.vocab_size) {
+            return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = CSN_STR("eos_token_id"),
+                            .what = "not a token of the vocabulary",
+                            .want = CSN_STR("an integer below vocab_size"));
+        }
+        if (id > 0) {
+            chat->eos_token_ids[chat->n_eos++] = (int32_t)id;
+        }
+    }
+    return CAISSON_OK;
+}
+
+static uint32_t context_length(const struct raw *r, const csn_arch *a) {
+    uint32_t n = r->max_position_embeddings > 0 ? r->max_position_embeddings : r->model_max_length;
+    if (n == 0 && a->yarn.present) {
+        double scaled = (double)a->yarn.factor * a->yarn.original_max_position_embeddings;
+        n = scaled < (double)INT32_MAX ? (uint32_t)scaled : INT32_MAX;
+    }
+    return n > 0 ? n : 4096;
+}
+
+static caisson_status read_prefix(csn_warp *w, const csn_jval *root, bool is_nested,
+                                  caisson_error *err) {
+    const csn_jval *v = csn_jval_get(root, "tensor_prefix");
+    csn_str prefix = {0};
+    if (v != NULL && !csn_jval_str(v, &prefix)) {
+        return refuse(err, CAISSON_E_PARSE, "tensor_prefix", "not a string", CSN_STR("a string"),
+                      (csn_str){0});
+    }
+    if (prefix.len > CSN_WARP_MAX_PREFIX) {
+        return CSN_FAIL(err, CAISSON_E_LIMIT, .tensor = CSN_STR("tensor_prefix"),
+                        .what = "longer than the format allows",
+                        CSN_VALUES(CSN_WARP_MAX_PREFIX, prefix.len));
+    }
+    w->prefix = prefix.len == 0 && is_nested ? CSN_STR("language_model.") : prefix;
+    return CAISSON_OK;
+}
+
+static caisson_status read_all(csn_warp *w, const csn_log *log, csn_warp_config *ret,
+                               caisson_error *err) {
+    const csn_jval *root = csn_json_root(w->manifest);
+    const csn_jval *outer = csn_jval_get(root, "config");
+    const csn_jval *inner = csn_jval_get(outer, "text_config");
+    const csn_jval *config = inner != NULL ? inner : outer;
+    CSN_TRY(read_prefix(w, root, inner != NULL, err));
+    struct raw r = {.routed_scaling = 1, .eps = 1e-5, .rope_theta = 10000, .situ_beta = 1};
+    CSN_TRY(csn_jfields_read(config, raw_fields, CSN_N_FIELDS(raw_fields), "", &r, NULL, err));
+    CSN_TRY(check_ranges(&r, err));
+    csn_arch *a = &w->arch;
+    csn_arch_init(a);
+    a->n_layers = r.n_layers;
+    a->hidden_size = r.hidden;
+    a->vocab_size = r.vocab;
+    a->intermediate_size = r.ffn_width;
+    a->rms_norm_eps = r.eps;
+    a->rope_theta = r.rope_theta;
+    a->attn_res_block_size = r.attn_res_block;
+    CSN_TRY(read_arch_name(w, outer, config, err));
+    CSN_TRY(read_act(&r, a, err));
+    CSN_TRY(read_kda(&r, &w->arena, a, err));
+    CSN_TRY(read_mla(&r, a, err));
+    CSN_TRY(read_rope(&r, a, err));
+    CSN_TRY(read_eos(w, csn_jval_get(config, "eos_token_id"), err));
+    a->max_position_embeddings = context_length(&r, a);
+    if (r.n_experts > 0) {
+        CSN_TRY(read_moe(config, &r, log, a, err));
+    }
+    w->expert_width = r.expert_width;
+    w->expert_hidden = r.latent > 0 ? r.latent : r.hidden;
+    *ret = (csn_warp_config){
+        .first_moe_layer = r.first_moe_layer,
+        .n_experts = r.n_experts,
+        .has_output_gate = is_present(config, "mla_use_output_gate"),
+        .has_full_rank_gate = is_present(r.kda, "use_full_rank_gate"),
+    };
+    return CAISSON_OK;
+}
+
+caisson_status csn_warp_read_config(csn_warp *w, const csn_log *log, csn_warp_config *ret,
+                                    caisson_error *err) {
+    caisson_status status = read_all(w, log, ret, err);
+    if (status != CAISSON_OK) {
+        csn_error_section(err, "config");
+    }
+    return status;
+}
