@@ -59,8 +59,8 @@ caisson_status csn_realloc(void **p, size_t count, size_t size, caisson_error *e
 }
 
 caisson_status csn_alloc_aligned(size_t bytes, void **ret, caisson_error *err) {
-    enum { HUGE_FROM = 4 << 20, HUGE_PAGE = 2 << 20 };
-    size_t align = bytes >= HUGE_FROM ? HUGE_PAGE : 64;
+    enum { PAGE_FROM = 64 << 10, PAGE = 4096, HUGE_FROM = 4 << 20, HUGE_PAGE = 2 << 20 };
+    size_t align = bytes >= HUGE_FROM ? HUGE_PAGE : bytes >= PAGE_FROM ? PAGE : 64;
     uint64_t rounded;
     if (!csn_align_up(bytes == 0 ? 1 : bytes, align, &rounded) || rounded > PTRDIFF_MAX ||
         !may_allocate()) {

@@ -14,8 +14,8 @@
 caisson_status csn_alloc(size_t count, size_t size, void **ret, caisson_error *err);
 /* Grows or shrinks *p to count * size bytes; new bytes are not zeroed; on failure *p stays. */
 caisson_status csn_realloc(void **p, size_t count, size_t size, caisson_error *err);
-/* Aligned to 64 bytes (huge pages advised from 4 MiB on), not zeroed; free with csn_free_aligned.
- */
+/* Aligned to 64 bytes, from 64 KiB on to a page (CSN_DIRECT_ALIGN), huge pages advised from 4 MiB
+ * on; not zeroed; free with csn_free_aligned. */
 caisson_status csn_alloc_aligned(size_t bytes, void **ret, caisson_error *err);
 void csn_free(void *p);
 void csn_free_aligned(void *p);

@@ -51,6 +51,24 @@ caisson_status csn_file_write_at(csn_file *f, uint64_t off, const void *buf, siz
     return CAISSON_OK;
 }
 
+caisson_status csn_file_open_direct(csn_file *f, csn_file **ret, caisson_error *err) {
+    if (f->ops->open_direct == NULL) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = f->path,
+                        .what = "the file cannot be read past the page cache");
+    }
+    return f->ops->open_direct(f, ret, err);
+}
+
+int csn_file_descriptor(csn_file *f) {
+    return f->ops->descriptor != NULL ? f->ops->descriptor(f) : -1;
+}
+
+void csn_file_forget(csn_file *f, uint64_t off, uint64_t n) {
+    if (f->ops->forget != NULL) {
+        f->ops->forget(f, off, n);
+    }
+}
+
 caisson_status csn_fs_read_all(csn_fs *fs, const char *path, uint64_t max, csn_buf *ret,
                                caisson_error *err) {
     csn_file *f = NULL;

@@ -52,8 +52,20 @@ typedef struct csn_file_ops {
     /* Maps [0, size) read-only. */
     caisson_status (*map)(csn_file *f, uint64_t size, const uint8_t **ret, caisson_error *err);
     void (*unmap)(csn_file *f, const uint8_t *p, uint64_t size);
+    /* Opens a second time what f reads, past the page cache; the new file may be read and closed.
+     * Offsets, lengths and addresses of its reads are multiples of CSN_DIRECT_ALIGN.
+     * CAISSON_E_UNSUPPORTED where the system cannot, CAISSON_E_IO if f->path names another file by
+     * now. NULL: cannot. */
+    caisson_status (*open_direct)(csn_file *f, csn_file **ret, caisson_error *err);
+    /* The system's number of the open file, for reads that the kernel does in the background; -1
+     * or NULL: it has none, everything goes through `read`. */
+    int (*descriptor)(csn_file *f);
+    /* Advice: the page cache may drop these bytes. NULL: nothing to drop. */
+    void (*forget)(csn_file *f, uint64_t off, uint64_t n);
     void (*close)(csn_file *f);
 } csn_file_ops;
+
+enum { CSN_DIRECT_ALIGN = 4096 }; /* suits every disk block in use */
 
 struct csn_file {
     const csn_file_ops *ops;
@@ -103,6 +115,9 @@ caisson_status csn_file_size(csn_file *f, uint64_t *ret, caisson_error *err);
 caisson_status csn_file_read_at(csn_file *f, uint64_t off, void *buf, size_t n, caisson_error *err);
 caisson_status csn_file_write_at(csn_file *f, uint64_t off, const void *buf, size_t n,
                                  caisson_error *err);
+caisson_status csn_file_open_direct(csn_file *f, csn_file **ret, caisson_error *err);
+int csn_file_descriptor(csn_file *f);
+void csn_file_forget(csn_file *f, uint64_t off, uint64_t n);
 /* The whole file into *ret (max bytes at most, else CAISSON_E_LIMIT); ret->max is set by it. */
 caisson_status csn_fs_read_all(csn_fs *fs, const char *path, uint64_t max, csn_buf *ret,
                                caisson_error *err);

@@ -5,9 +5,15 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Puts zeroed, read-only memory in place of whole pages of a mapping. May be called in a signal
  * handler. False when the system refuses. */
 bool csn_os_zero_pages(void *page, size_t bytes);
+/* Gives whole pages of our own memory back to the system; what they held is lost. */
+void csn_os_discard(void *page, size_t bytes);
+/* Pages that this process had to wait for because the system took them away, or because a mapped
+ * file was not in memory. */
+uint64_t csn_os_major_faults(void);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #ifdef __linux__
@@ -159,6 +160,22 @@ static void os_unmap(csn_file *f, const uint8_t *p, uint64_t size) {
     (void)munmap((void *)(uintptr_t)p, (size_t)size);
 }
 
+static caisson_status os_open_direct(csn_file *f, csn_file **ret, caisson_error *err);
+
+static int os_descriptor(csn_file *f) {
+    return ((os_file *)f)->fd;
+}
+
+static void os_forget(csn_file *f, uint64_t off, uint64_t n) {
+#ifdef POSIX_FADV_DONTNEED
+    (void)posix_fadvise(((os_file *)f)->fd, (off_t)off, (off_t)n, POSIX_FADV_DONTNEED);
+#else
+    (void)f;
+    (void)off;
+    (void)n;
+#endif
+}
+
 static void os_close(csn_file *f) {
     (void)close(((os_file *)f)->fd); /* written files were synced: nothing can be lost here */
     csn_free(f);
@@ -176,8 +193,43 @@ static const csn_file_ops os_file_ops = {
     .hold = os_hold,
     .map = os_map,
     .unmap = os_unmap,
+    .open_direct = os_open_direct,
+    .descriptor = os_descriptor,
+    .forget = os_forget,
     .close = os_close,
 };
+
+static caisson_status os_open_direct(csn_file *f, csn_file **ret, caisson_error *err) {
+#ifdef O_DIRECT
+    size_t n = strlen(f->path);
+    os_file *direct;
+    CSN_TRY(csn_alloc(1, sizeof(*direct) + n + 1, (void **)&direct, err));
+    memcpy(direct->path, f->path, n + 1);
+    direct->base = (csn_file){.ops = &os_file_ops, .path = direct->path};
+    do {
+        direct->fd = open(f->path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+    } while (direct->fd < 0 && errno == EINTR);
+    if (direct->fd < 0) {
+        int e = errno;
+        csn_free(direct);
+        return CSN_FAIL(err, e == EINVAL ? CAISSON_E_UNSUPPORTED : CAISSON_E_IO, .file = f->path,
+                        .what = "cannot open past the page cache", .sys_errno = e);
+    }
+    struct stat held, opened;
+    if (fstat(((os_file *)f)->fd, &held) != 0 || fstat(direct->fd, &opened) != 0 ||
+        held.st_dev != opened.st_dev || held.st_ino != opened.st_ino) {
+        os_close(&direct->base);
+        return CSN_FAIL(err, CAISSON_E_IO, .file = f->path,
+                        .what = "the path names another file than it did before");
+    }
+    *ret = &direct->base;
+    return CAISSON_OK;
+#else
+    (void)ret;
+    return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = f->path,
+                    .what = "this system reads everything through its page cache");
+#endif
+}
 
 static caisson_status os_open(csn_fs *fs, const char *path, csn_open_mode mode, csn_file **ret,
                               caisson_error *err) {
@@ -359,6 +411,20 @@ csn_fs *csn_fs_os(void) {
     };
     static csn_fs fs = {&ops};
     return &fs;
+}
+
+void csn_os_discard(void *page, size_t bytes) {
+#ifdef MADV_DONTNEED
+    (void)madvise(page, bytes, MADV_DONTNEED);
+#else
+    (void)page;
+    (void)bytes;
+#endif
+}
+
+uint64_t csn_os_major_faults(void) {
+    struct rusage use;
+    return getrusage(RUSAGE_SELF, &use) == 0 ? (uint64_t)use.ru_majflt : 0;
 }
 
 bool csn_os_zero_pages(void *page, size_t bytes) {

@@ -141,8 +141,8 @@ static void announce(csn_pool *p) {
     }
 }
 
-/* Workers leave the host's signals to the host's threads: one that a worker took would not end the
- * wait of the thread that expects it. Faults stay deliverable, for guarded mappings. */
+/* A signal that one of our threads took would not end the wait of the host's thread that expects
+ * it. Faults stay deliverable, for guarded mappings. */
 static void block_signals(sigset_t *ret_old) {
     sigset_t all;
     sigfillset(&all);
@@ -151,6 +151,18 @@ static void block_signals(sigset_t *ret_old) {
         sigdelset(&all, faults[i]);
     }
     pthread_sigmask(SIG_SETMASK, &all, ret_old);
+}
+
+caisson_status csn_thread_start(void *(*fn)(void *arg), void *arg, pthread_t *ret,
+                                caisson_error *err) {
+    sigset_t old;
+    block_signals(&old); /* a new thread inherits the mask */
+    int e = pthread_create(ret, NULL, fn, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (e != 0) {
+        return CSN_FAIL(err, CAISSON_E_IO, .what = "cannot start a thread", .sys_errno = e);
+    }
+    return CAISSON_OK;
 }
 
 caisson_status csn_pool_new(unsigned n_threads, csn_pool **ret, caisson_error *err) {
@@ -172,13 +184,10 @@ caisson_status csn_pool_new(unsigned n_threads, csn_pool **ret, caisson_error *e
     for (unsigned i = 0; i + 1 < n_threads; i++) {
         p->workers[i].pool = p;
         p->workers[i].index = i + 1;
-        sigset_t old;
-        block_signals(&old); /* a new thread inherits the mask */
-        int e = pthread_create(&p->workers[i].thread, NULL, work, &p->workers[i]);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-        if (e != 0) {
+        caisson_status status = csn_thread_start(work, &p->workers[i], &p->workers[i].thread, err);
+        if (status != CAISSON_OK) {
             csn_pool_free(p);
-            return CSN_FAIL(err, CAISSON_E_IO, .what = "cannot start a thread", .sys_errno = e);
+            return status;
         }
         p->n_started++;
     }

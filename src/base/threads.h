@@ -7,6 +7,8 @@
 #ifndef CSN_BASE_THREADS_H
 #define CSN_BASE_THREADS_H
 
+#include <pthread.h>
+
 #include "base/ahead.h"
 #include "base/error.h"
 
@@ -23,6 +25,9 @@ void csn_pool_run(csn_pool *pool, csn_pool_fn fn, void *ctx);
 /* What thread i fetches from now on whenever it waits for the others (base/ahead.h); until it is
  * set again. Between regions only; a pool of NULL or one thread never waits. */
 void csn_pool_ahead(csn_pool *pool, unsigned i_thread, const csn_ahead_span *spans, unsigned n);
+/* A thread that leaves the host's signals to the host's threads; pthread_join ends it. */
+caisson_status csn_thread_start(void *(*fn)(void *arg), void *arg, pthread_t *ret,
+                                caisson_error *err);
 /* CPUs that this process may use (affinity and cgroup quota), at least 1. */
 unsigned csn_n_cpus(void);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A csn_fs around another one that can fail: the n-th operation (of all, or of one kind), short
- * reads and writes, a disk that is full after so many bytes, a process killed at an operation.
+ * reads and writes, a disk that is full after so many bytes or does not answer, a process killed at
+ * an operation.
  *
  *   faulty_fs f;
  *   faulty_fs_init(&f, csn_fs_os());
@@ -11,7 +12,9 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/io.h"
 
@@ -28,19 +31,21 @@ enum {
     FAULTY_SPACE = 512,
     FAULTY_MAP = 1024,
     FAULTY_LOCK = 2048,
-    FAULTY_ALL = 4095
+    FAULTY_DIRECT = 4096,
+    FAULTY_ALL = 8191
 };
 
 typedef struct faulty_fs {
     csn_fs base;
     csn_fs *inner;
-    int64_t fail_at;   /* operations of `kinds` before the one that fails; -1 = never */
-    bool stays_broken; /* all later ones fail too */
-    bool kill;         /* SIGKILL instead of an error */
+    _Atomic int64_t fail_at; /* operations of `kinds` before the one that fails; -1 = never */
+    bool stays_broken;       /* all later ones fail too */
+    bool kill;               /* SIGKILL instead of an error */
     unsigned kinds;
-    int64_t n;          /* operations of `kinds` so far */
-    size_t short_by;    /* reads and writes move at most this many bytes; 0 = no limit */
-    uint64_t disk_left; /* bytes that can still be written */
+    _Atomic int64_t n;       /* operations of `kinds` so far */
+    _Atomic bool stall;      /* reads do not come back as long as it is true */
+    _Atomic size_t short_by; /* reads and writes move at most this many bytes; 0 = no limit */
+    uint64_t disk_left;      /* bytes that can still be written */
     int n_open;
 } faulty_fs;
 
@@ -54,8 +59,9 @@ static bool faulty_hits(faulty_fs *f, unsigned kind) {
     if ((f->kinds & kind) == 0) {
         return false;
     }
-    int64_t i = f->n++;
-    bool hit = f->fail_at >= 0 && (f->stays_broken ? i >= f->fail_at : i == f->fail_at);
+    int64_t i = atomic_fetch_add(&f->n, 1);
+    int64_t at = atomic_load(&f->fail_at);
+    bool hit = at >= 0 && (f->stays_broken ? i >= at : i == at);
     if (hit && f->kill) {
         (void)raise(SIGKILL);
     }
@@ -80,15 +86,20 @@ static csn_file *faulty_inner(csn_file *f) {
 static caisson_status faulty_read(csn_file *f, uint64_t off, void *buf, size_t n, size_t *ret_n,
                                   caisson_error *err) {
     faulty_fs *fs = ((faulty_file *)f)->fs;
+    while (atomic_load(&fs->stall)) {
+        (void)usleep(1000);
+    }
     FAULTY_CHECK(fs, FAULTY_READ, f->path);
-    n = fs->short_by != 0 && n > fs->short_by ? fs->short_by : n;
+    size_t most = atomic_load(&fs->short_by);
+    n = most != 0 && n > most ? most : n;
     return faulty_inner(f)->ops->read(faulty_inner(f), off, buf, n, ret_n, err);
 }
 static caisson_status faulty_write(csn_file *f, uint64_t off, const void *buf, size_t n,
                                    size_t *ret_n, caisson_error *err) {
     faulty_fs *fs = ((faulty_file *)f)->fs;
     FAULTY_CHECK(fs, FAULTY_WRITE, f->path);
-    n = fs->short_by != 0 && n > fs->short_by ? fs->short_by : n;
+    size_t most = atomic_load(&fs->short_by);
+    n = most != 0 && n > most ? most : n;
     if (fs->disk_left == 0) {
         return faulty_error(f->path, ENOSPC, err);
     }
@@ -130,14 +141,18 @@ static caisson_status faulty_map(csn_file *f, uint64_t size, const uint8_t **ret
 static void faulty_unmap(csn_file *f, const uint8_t *p, uint64_t size) {
     faulty_inner(f)->ops->unmap(faulty_inner(f), p, size);
 }
+static caisson_status faulty_open_direct(csn_file *f, csn_file **ret, caisson_error *err);
+static void faulty_forget(csn_file *f, uint64_t off, uint64_t n) {
+    csn_file_forget(faulty_inner(f), off, n);
+}
 static void faulty_close(csn_file *f) {
     ((faulty_file *)f)->fs->n_open--;
     csn_file_close(faulty_inner(f));
     free(f);
 }
 
-static caisson_status faulty_open(csn_fs *fs, const char *path, csn_open_mode mode, csn_file **ret,
-                                  caisson_error *err) {
+/* A file around `inner`, which it takes. No descriptor: every read comes past us. */
+static csn_file *faulty_wrap(faulty_fs *f, csn_file *inner) {
     static const csn_file_ops ops = {
         .read = faulty_read,
         .write = faulty_write,
@@ -150,12 +165,10 @@ static caisson_status faulty_open(csn_fs *fs, const char *path, csn_open_mode mo
         .hold = faulty_hold,
         .map = faulty_map,
         .unmap = faulty_unmap,
+        .open_direct = faulty_open_direct,
+        .forget = faulty_forget,
         .close = faulty_close,
     };
-    faulty_fs *f = (faulty_fs *)fs;
-    FAULTY_CHECK(f, FAULTY_OPEN, path);
-    csn_file *inner;
-    CSN_TRY(csn_fs_open(f->inner, path, mode, &inner, err));
     faulty_file *file = calloc(1, sizeof(*file));
     if (file == NULL) {
         abort();
@@ -164,7 +177,23 @@ static caisson_status faulty_open(csn_fs *fs, const char *path, csn_open_mode mo
     file->fs = f;
     file->inner = inner;
     f->n_open++;
-    *ret = &file->base;
+    return &file->base;
+}
+static caisson_status faulty_open_direct(csn_file *f, csn_file **ret, caisson_error *err) {
+    faulty_fs *fs = ((faulty_file *)f)->fs;
+    FAULTY_CHECK(fs, FAULTY_DIRECT, f->path);
+    csn_file *inner;
+    CSN_TRY(csn_file_open_direct(faulty_inner(f), &inner, err));
+    *ret = faulty_wrap(fs, inner);
+    return CAISSON_OK;
+}
+static caisson_status faulty_open(csn_fs *fs, const char *path, csn_open_mode mode, csn_file **ret,
+                                  caisson_error *err) {
+    faulty_fs *f = (faulty_fs *)fs;
+    FAULTY_CHECK(f, FAULTY_OPEN, path);
+    csn_file *inner;
+    CSN_TRY(csn_fs_open(f->inner, path, mode, &inner, err));
+    *ret = faulty_wrap(f, inner);
     return CAISSON_OK;
 }
 static caisson_status faulty_rename(csn_fs *fs, const char *from, const char *to,

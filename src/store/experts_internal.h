@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the expert store: experts.c keeps the list, experts_read.c cuts what is missing into
+ * blocks, and one of two hands reads them: a pool of readers (experts_read.c) or io_uring
+ * (experts_uring.c). A hand takes a block with csn_experts_next_block, reads it without the mutex,
+ * and gives it back with csn_experts_block_done.
+ */
+#ifndef CSN_STORE_EXPERTS_INTERNAL_H
+#define CSN_STORE_EXPERTS_INTERNAL_H
+
+#include <pthread.h>
+
+#include "store/experts_cache.h"
+
+enum {
+    CSN_EXPERT_BLOCK = 1 << 20, /* bytes of one read */
+    CSN_EXPERT_IN_FLIGHT = 12,  /* blocks of io_uring; as many readers would need more stacks */
+    CSN_EXPERT_READERS = 4,
+    CSN_EXPERT_GUESS_IN_FLIGHT = 2 /* blocks read on a guess: what a demanded read may meet */
+};
+
+/* One read, or its place in the slot. */
+typedef struct csn_expert_block {
+    uint32_t i_slot, i_file;
+    uint64_t offset;
+    uint32_t nbytes; /* multiple of CSN_DIRECT_ALIGN */
+    uint32_t need;   /* of them, those before the end of the piece */
+    uint8_t *to;
+    bool is_guess;
+} csn_expert_block;
+
+/* Slots in line to be read, each with something left to begin; a slot stands in line once. */
+typedef struct csn_expert_queue {
+    uint32_t *slots; /* [cap], from head on, around the end */
+    uint32_t head, n, cap;
+} csn_expert_queue;
+
+typedef struct csn_expert_file {
+    csn_file *buffered, *direct; /* the map's; ours, or NULL */
+} csn_expert_file;
+
+typedef struct csn_expert_entry {
+    uint32_t id, i_slot; /* CSN_NO_SLOT: not looked for yet */
+    bool is_taken;
+} csn_expert_entry;
+
+typedef struct csn_expert_list {
+    csn_expert_entry *entries; /* [largest n_experts] */
+    uint32_t i_layer, n;
+    uint32_t n_issued, n_taken; /* [0, n_issued) have slots */
+    const csn_progress *progress;
+    caisson_error error; /* of entry i_error */
+    uint32_t i_error;    /* the first that failed; n = none */
+} csn_expert_list;
+
+typedef struct csn_expert_layer {
+    csn_expert_stats stats;
+    uint32_t n_in_flight; /* blocks */
+    uint64_t since_ns;    /* of the first of them */
+} csn_expert_layer;
+
+typedef struct csn_uring csn_uring;
+
+struct csn_experts {
+    csn_expert_map map;
+    csn_expert_file *files; /* [map.n_files] */
+    uint32_t stall_ms;
+    char io_text[256];
+
+    pthread_mutex_t mutex; /* guards all below; taken alone, never held during a read or a check */
+    pthread_cond_t work;   /* for readers: blocks are there, or is_stopping */
+    pthread_cond_t done;   /* for the caller: a slot is ready or failed */
+    csn_expert_cache cache;
+    csn_expert_list list;
+    csn_expert_queue wanted, guesses;
+    uint32_t n_guess_in_flight;
+    csn_expert_layer *layers; /* [map.n_layers + 1], the last for all */
+    uint32_t clock;           /* experts asked for */
+    uint64_t n_blocks_done;   /* grows as long as the disk gives something */
+    bool is_stopping;
+
+    uint32_t n_readers;
+    pthread_t readers[CSN_EXPERT_READERS];
+    csn_uring *uring; /* NULL: the readers read */
+};
+
+/* Opens files for direct reads as far as the system lets us, and starts the reading hands. */
+caisson_status csn_experts_start(csn_experts *e, csn_expert_io io, caisson_error *err);
+void csn_experts_stop(csn_experts *e); /* after reads under way; of a half-made store too */
+
+/* The mutex is held by the caller of all these. */
+void csn_experts_queue(csn_expert_queue *q, uint32_t i_slot);
+uint32_t csn_experts_pop(csn_expert_queue *q);
+void csn_experts_unqueue(csn_expert_queue *q, uint32_t i_slot); /* if it is in line */
+/* Nothing more of what stands in line is begun; what is begun of it is dropped when it is there. */
+void csn_experts_drop_queue(csn_experts *e, csn_expert_queue *q);
+void csn_experts_wake(csn_experts *e); /* slots were queued */
+bool csn_experts_next_block(csn_experts *e, csn_expert_block *ret);
+/* `status` and `err` are those of the read. Lets the mutex go while an expert is checked. */
+void csn_experts_block_done(csn_experts *e, const csn_expert_block *b, caisson_status status,
+                            const caisson_error *err);
+/* The expert in the slot cannot be had: the list, if it waits for it, keeps the error (experts.c).
+ */
+void csn_experts_note_failure(csn_experts *e, uint32_t i_slot, const caisson_error *err);
+
+/* Without the mutex: the part of a block that a direct read of `got` bytes left out, through the
+ * page cache. The end of a file need not be that of a disk block. */
+caisson_status csn_experts_read_rest(const csn_experts *e, const csn_expert_block *b, size_t got,
+                                     caisson_error *err);
+
+/* experts_uring.c. CAISSON_E_UNSUPPORTED: kernel or build have none. */
+caisson_status csn_uring_start(csn_experts *e, caisson_error *err);
+void csn_uring_wake(csn_uring *u);
+void csn_uring_stop(csn_uring *u); /* NULL is fine */
+
+#endif
