@@ -30,6 +30,27 @@ typedef enum caisson_log_level {
 
 typedef void (*caisson_log_fn)(void *ctx, caisson_log_level level, const char *line);
 
+typedef enum caisson_compute {
+    CAISSON_COMPUTE_DEFAULT = 0, /* int8 */
+    CAISSON_COMPUTE_F32,         /* dequantised weights times f32 activations: the reference */
+    CAISSON_COMPUTE_INT8         /* activations quantised per 32, integer products: the fast one */
+} caisson_compute;
+
+typedef enum caisson_kv_type {
+    CAISSON_KV_DEFAULT = 0, /* f16 */
+    CAISSON_KV_F16,
+    CAISSON_KV_F32,
+    CAISSON_KV_Q8_0
+} caisson_kv_type;
+
+/* How routed experts that do not stay in memory are read. Never changes a result. */
+typedef enum caisson_io {
+    CAISSON_IO_DEFAULT = 0, /* io_uring, else threads; past the page cache where the disk lets us */
+    CAISSON_IO_URING,
+    CAISSON_IO_THREADS,
+    CAISSON_IO_BUFFERED /* through the page cache */
+} caisson_io;
+
 typedef struct caisson_open_options {
     size_t struct_size;    /* sizeof(caisson_open_options) */
     bool no_mmap;          /* read the weights into memory instead of mapping the file */
@@ -54,6 +75,16 @@ typedef struct caisson_open_options {
      * model when it is opened, those of a skill when that is chosen; what nobody uses is not read.
      * CAISSON_E_HASH names the first that is damaged. Reads the weights through on one thread. */
     bool verify;
+    /* Memory that the model and one session may take, in bytes; routed experts beyond it are read
+     * when they are wanted. 0 = of a .waste what the machine can spare (caisson_plan), of a .cmf
+     * everything is mapped. CAISSON_E_LIMIT, before anything is read, if the model cannot run in
+     * it: want is the least that it needs. */
+    uint64_t budget_bytes;
+    uint32_t budget_n_ctx; /* of the session that is counted; 0 as in caisson_session_options */
+    caisson_kv_type budget_type_k, budget_type_v;
+    caisson_io io;
+    bool no_lookahead;   /* do not guess which experts the next layer will want */
+    bool verify_records; /* the checksum of each expert is checked whenever it is read */
 } caisson_open_options;
 
 /* Opens `path` (NUL-terminated), checks it completely (payload hashes excepted: caisson_verify),
@@ -76,19 +107,6 @@ caisson_model_n_ctx_train(const caisson_model *model); /* positions trained on *
 CAISSON_API uint64_t caisson_model_bytes_per_token(const caisson_model *model);
 /* The arch_name of the file, for display; good until the model is closed. */
 CAISSON_API const char *caisson_model_arch_name(const caisson_model *model);
-
-typedef enum caisson_compute {
-    CAISSON_COMPUTE_DEFAULT = 0, /* int8 */
-    CAISSON_COMPUTE_F32,         /* dequantised weights times f32 activations: the reference */
-    CAISSON_COMPUTE_INT8         /* activations quantised per 32, integer products: the fast one */
-} caisson_compute;
-
-typedef enum caisson_kv_type {
-    CAISSON_KV_DEFAULT = 0, /* f16 */
-    CAISSON_KV_F16,
-    CAISSON_KV_F32,
-    CAISSON_KV_Q8_0
-} caisson_kv_type;
 
 typedef struct caisson_session_options {
     size_t struct_size; /* sizeof(caisson_session_options) */
@@ -146,6 +164,24 @@ CAISSON_API caisson_status caisson_session_eval(caisson_session *session, const 
 /* Logits that follow the last token of the last eval without on_row: [n_vocab] f32, good until the
  * session changes; NULL if there are none. */
 CAISSON_API const float *caisson_session_logits(const caisson_session *session);
+
+/* What was read of routed experts since the model was opened. */
+typedef struct caisson_expert_stats {
+    uint32_t n_layers;     /* that have routed experts; 0: nothing is streamed */
+    uint32_t layer;        /* whose figures these are; all together: 0 */
+    uint64_t hits, misses; /* experts that were in memory when they were wanted, or not */
+    uint64_t reads, bytes; /* of what was missing */
+    uint64_t ahead_reads, ahead_bytes;           /* on a guess */
+    uint64_t ahead_used_reads, ahead_used_bytes; /* of those, what was wanted later */
+    double stall_s;                              /* generation waited for a read */
+    double read_s;                               /* at least one read was under way */
+    const char *io; /* how: "io_uring, direct", ...; good as long as the model */
+    uint64_t cache_bytes;
+} caisson_expert_stats;
+/* i_layer: of those that have routed experts, in rising order; UINT32_MAX = all together. */
+CAISSON_API caisson_status caisson_model_expert_stats(const caisson_model *model, uint32_t i_layer,
+                                                      caisson_expert_stats *ret,
+                                                      caisson_error *err);
 
 /* Asks the call that now runs on the session to stop; it returns CAISSON_E_CANCELLED within one
  * layer of one batch. May be called from any thread and from a signal handler. */

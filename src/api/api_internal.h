@@ -14,15 +14,25 @@
 #include "engine/session.h"
 #include "format/cmf/cmf.h"
 #include "format/signature.h"
+#include "format/warp/warp.h"
 #include "model/model.h"
 #include "store/store.h"
+#include "store/stream.h"
 #include "text/template/template.h"
 #include "text/tokenizer/tokenizer.h"
 
 enum { CSN_API_MAX_TRUSTED = CSN_CMF_N_SPECIAL_TOKENS + 2 };
 
+/* A model's files, of one kind or the other. */
+typedef struct csn_api_container {
+    csn_cmf *cmf;
+    csn_warp *warp;
+} csn_api_container;
+
 struct caisson_model {
-    csn_cmf *cmf;             /* owned by `store` once that exists */
+    csn_api_container files; /* owned by `store` once that exists */
+    const csn_arch *arch;
+    const csn_chat_bundle *chat;
     csn_store *store;         /* owned by `model` once that exists */
     csn_model *model;         /* NULL with text_only */
     csn_tokenizer *tokenizer; /* NULL: none */
@@ -96,6 +106,20 @@ typedef struct csn_api_signed {
     } * files; /* [n] */
     size_t n;
 } csn_api_signed;
+/* Opens `path`, whichever kind it is. */
+caisson_status csn_api_open_container(const char *path, const caisson_open_options *o,
+                                      csn_api_container *ret, csn_api_signed *files,
+                                      caisson_error *err);
+/* Takes ownership of the container on success. */
+caisson_status csn_api_store(const csn_api_container *c, const caisson_open_options *o,
+                             csn_store **ret, caisson_error *err);
+/* Routed experts of a .waste are always fetched, those of a .cmf under a budget. */
+caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o, caisson_error *err);
+void csn_api_container_close(csn_api_container *c); /* of a zeroed one too */
+/* What only a .cmf has; CAISSON_E_UNSUPPORTED for another container. */
+caisson_status csn_api_need_cmf(const caisson_model *model, const csn_cmf **ret,
+                                caisson_error *err);
+
 /* csn_cmf_open_model, each file after its signature when o->require_signature asks for one. */
 caisson_status csn_api_open_cmf(const char *path, const caisson_open_options *o, csn_cmf **ret,
                                 csn_api_signed *files, caisson_error *err);

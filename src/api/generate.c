@@ -132,7 +132,7 @@ static caisson_status on_eval(void *ctx, caisson_error *err) {
  * last (its logits are needed), and none when longrope would have used other factors for a prompt
  * of n tokens than it did. The same bits come out as without reuse. */
 static uint32_t reusable_prefix(const caisson_session *s, const int32_t *ids, uint32_t n) {
-    const csn_arch *arch = &s->model->cmf->arch;
+    const csn_arch *arch = s->model->arch;
     uint32_t k = 0;
     while (k < n && k < s->seen.n && s->seen.id[k] == ids[k]) {
         k++;

@@ -101,7 +101,7 @@ static caisson_status refuse_taken(const maker *m, const csn_cmf_masks *masks, c
 
 /* Between the calibration and the claim another writer may have been at work. */
 static caisson_status check_same(const maker *m, const csn_cmf *now, caisson_error *err) {
-    const csn_cmf *then = m->model->cmf;
+    const csn_cmf *then = m->model->files.cmf;
     if (memcmp(&then->envelope, &now->envelope, sizeof(now->envelope)) != 0) {
         return CSN_FAIL(err, CAISSON_E_BUSY, .what = "the file changed while the mask was made");
     }
@@ -146,8 +146,10 @@ static caisson_status place(const maker *m, edit *e, float *ret_sparsity, caisso
 static caisson_status make(maker *m, float *ret_sparsity, caisson_error *err) {
     caisson_open_options oo = {.struct_size = sizeof(oo), .guard_mappings = true, .no_chat = true};
     CSN_TRY(caisson_model_open(m->path, &oo, &m->model, err));
-    CSN_TRY(refuse_shards(m->model->cmf, err));
-    CSN_TRY(refuse_taken(m, &m->model->cmf->masks, err));
+    const csn_cmf *cmf;
+    CSN_TRY(csn_api_need_cmf(m->model, &cmf, err));
+    CSN_TRY(refuse_shards(cmf, err));
+    CSN_TRY(refuse_taken(m, &cmf->masks, err));
     csn_progress progress = {m->o.on_progress, m->o.ctx};
     CSN_TRY(csn_api_calibrate(m->model, m->o.text, m->o.text_n, m->o.n_threads, &progress,
                               &m->calibration, err));

@@ -28,10 +28,14 @@ static void tell(const log_bridge *log, const char *line) {
     }
 }
 
-/* The bytes of tokenizer.json: the section, else the file beside the model; empty = neither. */
+/* The bytes of tokenizer.json: the section (of WARP made from its rank file), else the file beside
+ * the model; empty = neither. */
 static caisson_status read_tokenizer(caisson_model *m, bool only_signed, const log_bridge *log,
                                      csn_buf *ret, caisson_error *err) {
-    CSN_TRY(csn_cmf_read_section(m->cmf, CSN_CMF_VOCAB, ret, err));
+    if (m->files.warp != NULL) {
+        return csn_warp_read_tokenizer(m->files.warp, ret, err);
+    }
+    CSN_TRY(csn_cmf_read_section(m->files.cmf, CSN_CMF_VOCAB, ret, err));
     if (ret->len > 0) {
         return CAISSON_OK;
     }
@@ -69,7 +73,7 @@ static void trust_token(caisson_model *m, const char *name, int32_t id) {
 /* A file that does not say what the names stand for (the format's reference writes ids alone) has
  * the first of its eos ids as eos_token. */
 static void trust_special_tokens(caisson_model *m) {
-    const csn_chat_bundle *chat = &m->cmf->chat;
+    const csn_chat_bundle *chat = m->chat;
     if (!chat->has_special_tokens) {
         bool has_bos = chat->bos_token_id >= 0;
         trust_token(m, "bos_token", has_bos ? chat->bos_token_id : csn_tokenizer_bos(m->tokenizer));
@@ -105,7 +109,7 @@ static caisson_status add_eos_named(caisson_model *m, const char *name, caisson_
 
 /* All ids of the chat bundle; a file that names none: the usual spellings (facts 7.3). */
 static caisson_status find_eos(caisson_model *m, caisson_error *err) {
-    const csn_chat_bundle *chat = &m->cmf->chat;
+    const csn_chat_bundle *chat = m->chat;
     for (uint32_t i = 0; i < chat->n_eos; i++) {
         CSN_TRY(csn_ids_push(&m->eos, chat->eos_token_ids[i], err));
     }
@@ -124,7 +128,7 @@ static caisson_status find_eos(caisson_model *m, caisson_error *err) {
 static caisson_status open_text(caisson_model *m, const caisson_open_options *o,
                                 const log_bridge *log, caisson_error *err) {
     bool no_chat = o->no_chat;
-    const csn_chat_bundle *chat = &m->cmf->chat;
+    const csn_chat_bundle *chat = m->chat;
     m->has_template = chat->present && chat->chat_template.len > 0;
     csn_buf json = CSN_BUF_INIT(CAISSON_MAX_TOKENIZER_BYTES);
     caisson_status status = read_tokenizer(m, o->require_signature != NULL, log, &json, err);
@@ -159,14 +163,16 @@ static caisson_status open_text(caisson_model *m, const caisson_open_options *o,
 static caisson_status open_parts(caisson_model *m, const caisson_open_options *o,
                                  csn_api_signed *files, caisson_error *err) {
     log_bridge log = {o->on_log, o->log_ctx};
-    CSN_TRY(csn_api_open_cmf(m->path, o, &m->cmf, files, err));
+    CSN_TRY(csn_api_open_container(m->path, o, &m->files, files, err));
+    const csn_warp *w = m->files.warp;
+    m->arch = w != NULL ? &w->arch : &m->files.cmf->arch;
+    m->chat = w != NULL ? &w->chat : &m->files.cmf->chat;
     if (o->require_signature == NULL && csn_signature_exists(csn_fs_os(), m->path)) {
         tell(&log, "a signature lies beside the file and was not checked");
     }
     if (!o->text_only) {
-        csn_store_options so = {
-            .no_mmap = o->no_mmap, .guard_mappings = o->guard_mappings, .verify = o->verify};
-        CSN_TRY(csn_store_new(m->cmf, &so, &m->store, err));
+        CSN_TRY(csn_api_store(&m->files, o, &m->store, err));
+        CSN_TRY(csn_api_stream(m->store, o, err));
         CSN_TRY(csn_model_new(m->store, &m->model, err));
         if (!csn_cpu_has_fma()) {
             tell(&log,
@@ -217,18 +223,18 @@ void caisson_model_close(caisson_model *m) {
     } else if (m->store != NULL) {
         csn_store_free(m->store);
     } else {
-        csn_cmf_close(m->cmf);
+        csn_api_container_close(&m->files);
     }
     csn_arena_done(&m->arena);
     csn_free(m);
 }
 
 uint32_t caisson_model_n_vocab(const caisson_model *m) {
-    return m->cmf->arch.vocab_size;
+    return m->arch->vocab_size;
 }
 
 uint32_t caisson_model_n_ctx_train(const caisson_model *m) {
-    return m->cmf->arch.max_position_embeddings;
+    return m->arch->max_position_embeddings;
 }
 
 uint64_t caisson_model_bytes_per_token(const caisson_model *m) {
@@ -236,5 +242,5 @@ uint64_t caisson_model_bytes_per_token(const caisson_model *m) {
 }
 
 const char *caisson_model_arch_name(const caisson_model *m) {
-    return m->cmf->arch.arch_name.ptr;
+    return m->arch->arch_name.ptr;
 }

@@ -57,7 +57,7 @@ caisson_status caisson_session_set_blend(caisson_session *s, const caisson_blend
 }
 
 float caisson_model_temperature(const caisson_model *model) {
-    return model->cmf->calibration_temperature;
+    return model->files.cmf != NULL ? model->files.cmf->calibration_temperature : 0.0f;
 }
 
 static caisson_status take_route(const csn_route *r, caisson_route *ret, caisson_error *err) {

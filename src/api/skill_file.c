@@ -57,7 +57,7 @@ static caisson_status tokenize_all(const caisson_model *m, const caisson_skill_a
 static caisson_status run_prompts(const caisson_model *m, const caisson_skill_add_options *o,
                                   const caisson_ids *ids, size_t longest, uint32_t layer,
                                   float *phi, const csn_progress *progress, caisson_error *err) {
-    uint32_t hidden = m->cmf->arch.hidden_size;
+    uint32_t hidden = m->arch->hidden_size;
     csn_phi *p;
     CSN_TRY(csn_phi_new(m->model, (uint32_t)longest, o->n_threads, &p, err));
     caisson_status s = CAISSON_OK;
@@ -74,7 +74,7 @@ static caisson_status run_prompts(const caisson_model *m, const caisson_skill_ad
 
 static caisson_status fit(const caisson_model *m, const caisson_skill_add_options *o,
                           const float *phi, uint32_t layer, csn_buf *out, caisson_error *err) {
-    uint32_t hidden = m->cmf->arch.hidden_size;
+    uint32_t hidden = m->arch->hidden_size;
     uint32_t rank = o->rank != 0 ? o->rank : DEFAULT_RANK;
     float *mean;
     CSN_TRY(CSN_NEW((size_t)hidden * (1 + CSN_FIT_MAX_RANK), &mean, err));
@@ -98,13 +98,13 @@ static caisson_status describe_prompts(const char *path, const caisson_skill_add
     size_t longest = 0;
     caisson_open_options open = {.struct_size = sizeof(open), .no_chat = true};
     CSN_TRY(caisson_model_open(path, &open, &m, err));
-    uint32_t layer = m->cmf->arch.n_layers * 2 / 3; /* facts 10.3 */
+    uint32_t layer = m->arch->n_layers * 2 / 3; /* facts 10.3 */
     caisson_status s = CSN_NEW(o->n_prompts, &ids, err);
     if (s == CAISSON_OK) {
         s = tokenize_all(m, o, ids, &longest, err);
     }
     if (s == CAISSON_OK) {
-        s = CSN_NEW(o->n_prompts * m->cmf->arch.hidden_size, &phi, err);
+        s = CSN_NEW(o->n_prompts * m->arch->hidden_size, &phi, err);
     }
     if (s == CAISSON_OK) {
         s = run_prompts(m, o, ids, longest, layer, phi, progress, err);

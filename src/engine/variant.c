@@ -71,7 +71,7 @@ static caisson_status resolve(const csn_variants *v, const csn_plan *plan,
     }
     CSN_TRY(find_mask(v, skill, &found.mask, err));
     if (found.mask != NULL) {
-        CSN_TRY(csn_active_new(plan, &cmf_of(v)->arch, found.mask, &found.active, err));
+        CSN_TRY(csn_active_new(plan, csn_model_arch(v->model), found.mask, &found.active, err));
     }
     *ret = found;
     return CAISSON_OK;

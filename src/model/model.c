@@ -62,7 +62,7 @@ caisson_status csn_model_skill_plan(csn_model *m, const csn_cmf_skill *skill, co
 }
 
 const csn_arch *csn_model_arch(const csn_model *m) {
-    return &csn_store_cmf(m->store)->arch;
+    return csn_store_arch(m->store);
 }
 
 csn_store *csn_model_store(const csn_model *m) {

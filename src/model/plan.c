@@ -323,12 +323,12 @@ static uint32_t widest(uint32_t a, uint64_t b) {
 
 caisson_status csn_plan_make(csn_store *store, const csn_plan_part *parts, uint32_t n_parts,
                              csn_arena *arena, csn_plan *ret, caisson_error *err) {
-    const csn_cmf *cmf = csn_store_cmf(store);
-    if (csn_cmf_is_skill_file(cmf)) {
+    const csn_directory *dir = csn_store_dir(store);
+    if (csn_cmf_is_skill_file(csn_store_cmf(store))) {
         return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "envelope",
                         .what = "the file is a skill by itself, not a model: it needs its base");
     }
-    const csn_arch *a = &cmf->arch;
+    const csn_arch *a = csn_store_arch(store);
     csn_plan plan = {.hidden = a->hidden_size,
                      .vocab = a->vocab_size,
                      .n_layers = a->n_layers,
@@ -350,16 +350,16 @@ caisson_status csn_plan_make(csn_store *store, const csn_plan_part *parts, uint3
                           .parts = parts,
                           .n_parts = n_parts,
                           .arch = a,
-                          .dir = &cmf->dir,
+                          .dir = dir,
                           .arena = arena,
                           .plan = &plan};
-    CSN_TRY(CSN_ARENA_NEW(arena, cmf->dir.n, &m.used, err));
+    CSN_TRY(CSN_ARENA_NEW(arena, dir->n, &m.used, err));
     CSN_TRY(plan_ends(&m, err));
     /* every layer needs tensors, so a number of layers that the file cannot hold ends here */
-    if (a->n_layers > cmf->dir.n) {
+    if (a->n_layers > dir->n) {
         return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory",
                         .tensor = csn_plan_name(&m, a->n_layers - 1, "input_layernorm.weight"),
-                        .what = "more layers than tensors", CSN_VALUES(a->n_layers, cmf->dir.n));
+                        .what = "more layers than tensors", CSN_VALUES(a->n_layers, dir->n));
     }
     CSN_TRY(CSN_ARENA_NEW(arena, a->n_layers, &plan.layers, err));
     uint64_t outside = plan.bytes_per_token;

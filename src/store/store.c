@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model's bytes: a read-only mapping of each of its files, or, without mmap, a block of memory
- * for each tensor that was asked for. Where mapping is impossible (some filesystems), tensors are
- * read.
+/* A model's bytes: a read-only mapping of each of its files, or a block of memory for each tensor
+ * that was asked for: without mmap, where mapping is impossible (some filesystems), and of WARP's
+ * trunk, which is to stay in memory and whose parts need not lie side by side.
  */
 #include "store/store.h"
 
@@ -11,17 +11,25 @@
 
 #include "base/alloc.h"
 #include "store/guard.h"
+#include "store/stream.h"
 
 /* One file of the model. */
 typedef struct mapping {
-    const csn_cmf *cmf;
+    csn_file *file;
+    uint64_t size;
     const uint8_t *base; /* NULL: tensors are read */
     csn_guard *guard;    /* NULL: not guarded */
 } mapping;
 
 struct csn_store {
-    csn_cmf *cmf;
-    mapping *maps;         /* [cmf->n_files] */
+    csn_cmf *cmf; /* one of the two */
+    csn_warp *warp;
+    const csn_arch *arch;
+    const csn_directory *dir;
+    const char *path;
+    csn_stream *stream;
+    mapping *maps; /* [n_files] */
+    uint32_t n_files;
     pthread_mutex_t mutex; /* guards blocks; taken alone */
     uint8_t **blocks;      /* [dir.n] memory of tensors read so far */
     /* [dir.n] tensors whose hashes were right; NULL: none is checked. Two threads that ask for the
@@ -34,60 +42,80 @@ struct csn_store {
  * WILLNEED fetches comes in small ones, and decoding is a fifth slower. */
 static void advise_map(const mapping *m) {
 #ifdef MADV_HUGEPAGE
-    (void)madvise((void *)(uintptr_t)m->base, (size_t)m->cmf->envelope.file_bytes, MADV_HUGEPAGE);
+    (void)madvise((void *)(uintptr_t)m->base, (size_t)m->size, MADV_HUGEPAGE);
 #else
     (void)m;
 #endif
 }
 
 static caisson_status map_file(mapping *m, const csn_store_options *options, caisson_error *err) {
-    csn_file *f = m->cmf->file;
-    uint64_t size = m->cmf->envelope.file_bytes;
     caisson_error ignored;
-    if (options->no_mmap || f->ops->map(f, size, &m->base, &ignored) != CAISSON_OK) {
+    if (m->file->ops->map(m->file, m->size, &m->base, &ignored) != CAISSON_OK) {
         m->base = NULL;
         return CAISSON_OK;
     }
     if (options->guard_mappings) {
-        CSN_TRY(csn_guard_new(m->base, size, &m->guard, err));
+        CSN_TRY(csn_guard_new(m->base, m->size, &m->guard, err));
     }
     advise_map(m);
     return CAISSON_OK;
 }
 
-static caisson_status fill(csn_store *s, const csn_store_options *options, caisson_error *err) {
-    const csn_cmf *c = s->cmf;
-    CSN_TRY(CSN_NEW(c->n_files, &s->maps, err));
-    CSN_TRY(CSN_NEW(c->dir.n, &s->blocks, err));
-    for (uint32_t i = 0; i < c->n_files; i++) {
-        s->maps[i].cmf = csn_cmf_file_of(c, i);
-        CSN_TRY(map_file(&s->maps[i], options, err));
+static caisson_status fill_cmf(csn_store *s, const csn_store_options *options, caisson_error *err) {
+    for (uint32_t i = 0; i < s->n_files; i++) {
+        const csn_cmf *c = csn_cmf_file_of(s->cmf, i);
+        s->maps[i] = (mapping){.file = c->file, .size = c->envelope.file_bytes};
+        if (!options->no_mmap) {
+            CSN_TRY(map_file(&s->maps[i], options, err));
+        }
     }
-    return options->verify ? CSN_NEW(c->dir.n, &s->is_checked, err) : CAISSON_OK;
+    return options->verify ? CSN_NEW(s->dir->n, &s->is_checked, err) : CAISSON_OK;
 }
 
 static void free_maps(csn_store *s) {
-    for (uint32_t i = 0; s->maps != NULL && i < s->cmf->n_files; i++) {
+    for (uint32_t i = 0; s->maps != NULL && i < s->n_files; i++) {
         mapping *m = &s->maps[i];
         csn_guard_free(m->guard);
         if (m->base != NULL) {
-            m->cmf->file->ops->unmap(m->cmf->file, m->base, m->cmf->envelope.file_bytes);
+            m->file->ops->unmap(m->file, m->base, m->size);
         }
     }
     csn_free(s->maps);
     s->maps = NULL;
 }
 
+/* A store of what `known` tells, without its files. */
+static caisson_status make(const csn_store *known, csn_store **ret, caisson_error *err) {
+    csn_store *s;
+    CSN_TRY(CSN_NEW(1, &s, err));
+    *s = *known;
+    pthread_mutex_init(&s->mutex, NULL);
+    caisson_status status = CSN_NEW(s->n_files, &s->maps, err);
+    if (status == CAISSON_OK) {
+        status = CSN_NEW(s->dir->n, &s->blocks, err);
+    }
+    if (status != CAISSON_OK) {
+        s->cmf = NULL; /* stays the caller's */
+        s->warp = NULL;
+        csn_store_free(s);
+        return status;
+    }
+    *ret = s;
+    return CAISSON_OK;
+}
+
 caisson_status csn_store_new(csn_cmf *cmf, const csn_store_options *options, csn_store **ret,
                              caisson_error *err) {
     csn_store *s;
-    CSN_TRY(CSN_NEW(1, &s, err));
-    s->cmf = cmf;
-    pthread_mutex_init(&s->mutex, NULL);
-    caisson_status status = fill(s, options, err);
+    csn_store known = {.cmf = cmf,
+                       .arch = &cmf->arch,
+                       .dir = &cmf->dir,
+                       .path = cmf->file->path,
+                       .n_files = cmf->n_files};
+    CSN_TRY(make(&known, &s, err));
+    caisson_status status = fill_cmf(s, options, err);
     if (status != CAISSON_OK) {
         csn_error_file(err, cmf->file->path);
-        free_maps(s);
         s->cmf = NULL; /* stays the caller's */
         csn_store_free(s);
         return status;
@@ -96,38 +124,77 @@ caisson_status csn_store_new(csn_cmf *cmf, const csn_store_options *options, csn
     return CAISSON_OK;
 }
 
+caisson_status csn_store_new_warp(csn_warp *warp, const csn_store_options *options, csn_store **ret,
+                                  caisson_error *err) {
+    csn_store known = {
+        .warp = warp, .arch = &warp->arch, .dir = &warp->dir, .path = warp->path, .n_files = 1};
+    (void)options;
+    CSN_TRY(make(&known, ret, err));
+    (*ret)->maps[0] = (mapping){.file = warp->trunk};
+    return CAISSON_OK;
+}
+
 void csn_store_free(csn_store *s) {
     if (s == NULL) {
         return;
     }
+    csn_stream_free(s->stream);
     free_maps(s);
-    uint32_t n = s->cmf != NULL ? s->cmf->dir.n : 0; /* a store half made has read nothing yet */
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; s->blocks != NULL && i < s->dir->n; i++) {
         csn_free_aligned(s->blocks[i]);
     }
     csn_free(s->blocks);
     csn_free(s->is_checked);
     pthread_mutex_destroy(&s->mutex);
     csn_cmf_close(s->cmf);
+    csn_warp_close(s->warp);
     csn_free(s);
 }
 
+const csn_arch *csn_store_arch(const csn_store *s) {
+    return s->arch;
+}
+
+const csn_directory *csn_store_dir(const csn_store *s) {
+    return s->dir;
+}
+
 const csn_cmf *csn_store_cmf(const csn_store *s) {
-    return s->cmf;
+    static const csn_cmf nothing; /* no masks, no skills */
+    return s->cmf != NULL ? s->cmf : &nothing;
+}
+
+csn_warp *csn_store_warp(const csn_store *s) {
+    return s->warp;
+}
+
+void csn_store_set_stream(csn_store *s, csn_stream *stream) {
+    s->stream = stream;
+}
+
+csn_stream *csn_store_stream(const csn_store *s) {
+    return s->stream;
+}
+
+static caisson_status read_tensor(csn_store *s, const csn_tensor *t, uint8_t *out,
+                                  caisson_error *err) {
+    if (s->warp != NULL) {
+        return csn_warp_read_tensor(s->warp, (uint32_t)(t - s->dir->tensors), out, err);
+    }
+    return csn_file_read_at(s->maps[t->i_file].file, t->offset, out, (size_t)t->nbytes, err);
 }
 
 /* The tensor's bytes in memory of their own, read at the first call. */
 static caisson_status read_block(csn_store *s, const csn_tensor *t, const uint8_t **ret,
                                  caisson_error *err) {
-    uint8_t **block = &s->blocks[t - s->cmf->dir.tensors];
+    uint8_t **block = &s->blocks[t - s->dir->tensors];
     caisson_status status = CAISSON_OK;
     pthread_mutex_lock(&s->mutex);
     if (*block == NULL) {
         void *bytes = NULL;
         status = csn_alloc_aligned((size_t)t->nbytes, &bytes, err);
         if (status == CAISSON_OK) {
-            status = csn_file_read_at(s->maps[t->i_file].cmf->file, t->offset, bytes,
-                                      (size_t)t->nbytes, err);
+            status = read_tensor(s, t, bytes, err);
         }
         if (status == CAISSON_OK) {
             *block = bytes;
@@ -141,12 +208,12 @@ static caisson_status read_block(csn_store *s, const csn_tensor *t, const uint8_
 }
 
 static caisson_status check_lost(const csn_store *s, caisson_error *err) {
-    for (uint32_t i = 0; i < s->cmf->n_files; i++) {
+    for (uint32_t i = 0; i < s->n_files; i++) {
         uint64_t at;
         const mapping *m = &s->maps[i];
         if (m->guard != NULL && csn_guard_is_lost(m->guard, &at)) {
             return CSN_FAIL(
-                err, CAISSON_E_IO, .file = m->cmf->file->path, .section = "data", CSN_AT(at),
+                err, CAISSON_E_IO, .file = m->file->path, .section = "data", CSN_AT(at),
                 .what = "a page of the mapped file is gone; was the file cut while in use?");
         }
     }
@@ -156,7 +223,7 @@ static caisson_status check_lost(const csn_store *s, caisson_error *err) {
 /* The bytes that are then used: those of the mapping or of the block. */
 static caisson_status check_tensor(csn_store *s, const csn_tensor *t, const uint8_t *bytes,
                                    caisson_error *err) {
-    uint32_t i = (uint32_t)(t - s->cmf->dir.tensors);
+    uint32_t i = (uint32_t)(t - s->dir->tensors);
     if (s->is_checked == NULL || atomic_load_explicit(&s->is_checked[i], memory_order_relaxed)) {
         return CAISSON_OK;
     }
@@ -182,13 +249,13 @@ static caisson_status find_bytes(csn_store *s, const csn_tensor *t, const uint8_
         status = check_tensor(s, t, *ret, err);
     }
     if (status != CAISSON_OK) {
-        csn_error_file(err, m->cmf->file->path);
+        csn_error_file(err, m->file->path);
     }
     return status;
 }
 
 static caisson_status find_matrix(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err) {
-    const csn_tensor *t = csn_directory_find(&s->cmf->dir, name);
+    const csn_tensor *t = csn_directory_find(s->dir, name);
     if (t == NULL) {
         return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory", .tensor = name,
                         .what = "the model needs a tensor that the file does not have");
@@ -200,8 +267,10 @@ static caisson_status find_matrix(csn_store *s, csn_str name, csn_matrix *ret, c
                                           : "this build cannot compute with the tensor's dtype",
             .got = csn_str_from(t->dtype->name));
     }
-    const uint8_t *bytes;
-    CSN_TRY(find_bytes(s, t, &bytes, err));
+    const uint8_t *bytes = NULL;
+    if (s->stream == NULL || !csn_stream_has(s->stream, (uint32_t)(t - s->dir->tensors))) {
+        CSN_TRY(find_bytes(s, t, &bytes, err));
+    }
     *ret = csn_matrix_make(t->dtype, &t->shape, bytes, t->nbytes);
     return CAISSON_OK;
 }
@@ -209,7 +278,7 @@ static caisson_status find_matrix(csn_store *s, csn_str name, csn_matrix *ret, c
 caisson_status csn_store_matrix(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err) {
     caisson_status status = find_matrix(s, name, ret, err);
     if (status != CAISSON_OK) {
-        csn_error_file(err, s->cmf->file->path);
+        csn_error_file(err, s->path);
     }
     return status;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a tensor's bytes come from. Today: CMF files, mapped, or read into memory (--no-mmap).
- * Streamed experts come in behind the same calls.
+/* Where a tensor's bytes come from: CMF files, mapped, or read into memory (--no-mmap); WARP's
+ * trunk, read into memory. Routed experts that are streamed are not among them: store/experts.h.
  */
 #ifndef CSN_STORE_STORE_H
 #define CSN_STORE_STORE_H
 
 #include "format/cmf/cmf.h"
+#include "format/warp/warp.h"
 
 typedef struct csn_store csn_store;
 
@@ -18,12 +19,23 @@ typedef struct csn_store_options {
 /* Takes ownership of `cmf` on success. */
 caisson_status csn_store_new(csn_cmf *cmf, const csn_store_options *options, csn_store **ret,
                              caisson_error *err);
+caisson_status csn_store_new_warp(csn_warp *warp, const csn_store_options *options, csn_store **ret,
+                                  caisson_error *err);
 void csn_store_free(csn_store *s);
+const csn_arch *csn_store_arch(const csn_store *s);
+const csn_directory *csn_store_dir(const csn_store *s);
+/* Masks, skills and whatever else only a .cmf has; of another container an empty one. */
 const csn_cmf *csn_store_cmf(const csn_store *s);
+csn_warp *csn_store_warp(const csn_store *s); /* NULL: the model is no .waste */
+/* The routed experts, when they are streamed (store/stream.h); given once, before a plan is made,
+ * and freed with the store. NULL: they are tensors like all others. */
+typedef struct csn_stream csn_stream;
+void csn_store_set_stream(csn_store *s, csn_stream *stream);
+csn_stream *csn_store_stream(const csn_store *s);
 
-/* A tensor's matrix, good until csn_store_free. CAISSON_E_MISSING if absent, CAISSON_E_UNSUPPORTED
- * for a dtype that this build cannot decode; without mmap, IO and NOMEM; with `verify`, HASH. Any
- * thread may call. */
+/* A tensor's matrix, good until csn_store_free; without data where it is of a streamed expert.
+ * CAISSON_E_MISSING if absent, CAISSON_E_UNSUPPORTED for a dtype that this build cannot decode;
+ * without mmap, IO and NOMEM; with `verify`, HASH. Any thread may call. */
 caisson_status csn_store_matrix(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err);
 
 /* Runs fn(ctx) so that a page of the mapping that vanished (file cut while mapped) makes this call
