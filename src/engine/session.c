@@ -74,6 +74,14 @@ caisson_status csn_session_new(csn_model *model, const csn_session_options *opti
     if (status == CAISSON_OK) {
         status = csn_variants_get(&s->variants, csn_str_from(options->skill), &first, err);
     }
+    if (status == CAISSON_OK && first->plan->vq.width != 0 &&
+        csn_store_stream(csn_model_store(model)) == NULL) {
+        status = CSN_FAIL(err, CAISSON_E_ARG, .what = "nobody fetches the model's experts");
+    }
+    if (status == CAISSON_OK && first->plan->vq.width != 0) {
+        uint32_t fits = csn_vq_max_chunk(&first->plan->vq, options->compute);
+        s->n_ubatch = s->n_ubatch < fits ? s->n_ubatch : fits;
+    }
     if (status == CAISSON_OK) {
         status = csn_pool_new((unsigned)threads_or_all(options->n_threads), &s->pool, err);
     }

@@ -46,6 +46,9 @@ caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_comput
     float *picks;
     float *rows;
     float *cursor;
+    float *ids;
+    float *is_chosen;
+    float *results;
     const struct array arrays[] = {
         {&f.h, max_n, plan->hidden},
         {&f.x, max_n, plan->hidden},
@@ -69,6 +72,9 @@ caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_comput
         {&f.moe.y, n_mixed, plan->hidden},
         {&f.moe.latent_x, max_n, plan->max_latent},
         {&f.moe.latent_y, max_n, plan->max_latent},
+        {&ids, plan->max_experts, 1},
+        {&is_chosen, plan->max_experts, 1},
+        {&results, n_mixed != 0 ? CSN_VQ_ROWS : 0, 1},
     };
     enum { N_ARRAYS = sizeof(arrays) / sizeof(arrays[0]) };
     uint64_t at[N_ARRAYS];
@@ -89,17 +95,29 @@ caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_comput
     f.moe.picks = (csn_pick *)picks;
     f.moe.rows = (uint32_t *)rows;
     f.moe.cursor = (uint32_t *)cursor;
+    f.moe.ids = (uint32_t *)ids;
+    f.moe.is_chosen = (uint8_t *)is_chosen;
+    f.moe.at = (uint32_t *)results;
     f.moe.gate = f.gate;
     f.moe.up = f.up;
     uint8_t *x8 = (uint8_t *)(f.memory + total);
     for (uint64_t i = 0; i < n_x8; i++) {
         f.ops.x8[i] = x8 + i * x8_bytes;
     }
+    if (plan->vq.width != 0) {
+        caisson_status status =
+            csn_vq_memory_new(&plan->vq, compute, (uint32_t)max_n, &f.moe.vq, err);
+        if (status != CAISSON_OK) {
+            csn_free_aligned(f.memory);
+            return status;
+        }
+    }
     *ret = f;
     return CAISSON_OK;
 }
 
 void csn_forward_done(csn_forward *f) {
+    csn_vq_memory_done(&f->moe.vq);
     csn_free_aligned(f->memory);
     *f = (csn_forward){0};
 }
@@ -170,7 +188,8 @@ static caisson_status ffn(csn_forward *f, const csn_layer *l, const csn_layer *n
         project(f, &l->down, f->gate, l->ffn, l->post_ffn_norm, h, n);
         return CAISSON_OK;
     }
-    CSN_TRY(csn_block_moe(&f->ops, p, l->moe, &f->moe, active, f->x, f->mixed, n, err));
+    CSN_TRY(csn_block_moe(&f->ops, p, l->moe, next != NULL ? next->moe : NULL, &f->moe, active,
+                          f->x, f->mixed, n, err));
     if (l->post_ffn_norm != NULL) {
         csn_block_norm(&f->ops, f->mixed, dim, l->post_ffn_norm, p->norm_eps, f->mixed, dim, n,
                        dim);
@@ -223,6 +242,7 @@ caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, u
         csn_rope_tables(&p->ropes[i], use_long, pos0, (uint32_t)n, f->cos + table, f->sin + table);
     }
     uint32_t n_visits = csn_plan_n_visits(p);
+    f->moe.progress = progress;
     for (uint32_t i = 0; i < n_visits; i++) {
         CSN_TRY(csn_progress_tell(progress, "layers", i, n_visits, err));
         if (p->loop_norm && i > 0 && i % p->n_layers == 0) {

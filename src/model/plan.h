@@ -6,7 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/vec.h"
-#include "store/store.h"
+#include "store/stream.h"
 
 /* A matrix with the kernels that run it. */
 typedef struct csn_weight {
@@ -32,10 +32,20 @@ typedef struct csn_latent { /* experts that work at a width of their own: up (no
 
 enum { CSN_MAX_EXPERT_GROUPS = 256 };
 
+/* Vector-quantised experts (quant/vq.h), the same in all layers: gate and up [width][hidden]. */
+typedef struct csn_vq_sizes {
+    uint32_t hidden, width;
+    uint32_t stages, entries;
+    bool is_packed;
+} csn_vq_sizes;
+
 typedef struct csn_moe {
-    csn_weight router;       /* [n_experts][hidden] */
-    const float *bias;       /* [n_experts] added to weights when choosing; or NULL */
-    csn_expert *experts;     /* [n_experts] */
+    csn_weight router;   /* [n_experts][hidden] */
+    const float *bias;   /* [n_experts] added to weights when choosing; or NULL */
+    csn_expert *experts; /* [n_experts]; NULL: records of `bank` */
+    const csn_warp_bank *bank;
+    csn_stream *stream;      /* NULL: experts are in memory; else their matrices have no data */
+    uint32_t i_stream;       /* the layer's number there */
     csn_latent *latent;      /* or NULL: experts work at hidden */
     csn_expert *shared;      /* runs for every token; or NULL */
     csn_weight *shared_gate; /* [1][hidden]: its sigmoid weighs the shared expert; NULL = 1 */
@@ -90,6 +100,7 @@ typedef struct csn_plan {
     bool v_norm;
     csn_vec_act act;
     uint32_t max_q, max_kv, max_ffn;             /* widest of all layers */
+    csn_vq_sizes vq;                             /* width 0: no experts of that kind */
     uint32_t max_experts, max_top_k, max_latent; /* 0 = no mixture anywhere */
     uint64_t bytes_per_token;
 } csn_plan;

@@ -106,6 +106,65 @@ static caisson_status plan_latent(struct csn_maker *m, uint32_t i, csn_moe *moe,
                            &moe->latent->norm, err);
 }
 
+static void plan_stream(const struct csn_maker *m, uint32_t i, csn_moe *moe) {
+    csn_stream *stream = csn_store_stream(m->store);
+    int64_t i_stream = stream != NULL ? csn_stream_layer(stream, i) : -1;
+    if (i_stream >= 0) {
+        moe->stream = stream;
+        moe->i_stream = (uint32_t)i_stream;
+    }
+}
+
+static const csn_warp_bank *find_bank(const struct csn_maker *m, uint32_t i_layer) {
+    const csn_warp *w = csn_store_warp(m->store);
+    for (uint32_t i = 0; w != NULL && i < w->n_banks; i++) {
+        if (w->banks[i].layer == i_layer) {
+            return &w->banks[i];
+        }
+    }
+    return NULL;
+}
+
+/* Experts that are the records of a bank: they are always streamed. */
+static caisson_status plan_bank(struct csn_maker *m, uint32_t i, const csn_warp_bank *bank,
+                                csn_moe *moe, csn_layer *l, caisson_error *err) {
+    const csn_warp *w = csn_store_warp(m->store);
+    csn_vq_sizes *vq = &m->plan->vq;
+    if (w->expert_hidden != moe->dim) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .section = "manifest",
+                        .tensor = csn_plan_name(m, i, "mlp.gate.weight"),
+                        .what = "the experts' width is not that of their input",
+                        CSN_VALUES(moe->dim, w->expert_hidden));
+    }
+    *vq = (csn_vq_sizes){.hidden = w->expert_hidden,
+                         .width = w->expert_width,
+                         .stages = w->stages,
+                         .entries = w->entries,
+                         .is_packed = bank->books[0].is_packed};
+    moe->bank = bank;
+    l->ffn = vq->width > l->ffn ? vq->width : l->ffn;
+    m->plan->bytes_per_token += bank->stride * moe->top_k;
+    plan_stream(m, i, moe);
+    return CAISSON_OK;
+}
+
+static caisson_status plan_matrices(struct csn_maker *m, uint32_t i, csn_moe *moe, csn_layer *l,
+                                    caisson_error *err) {
+    char prefix[48];
+    uint32_t n = moe->n_experts;
+    uint64_t before = m->plan->bytes_per_token;
+    CSN_TRY(CSN_ARENA_NEW(m->arena, n, &moe->experts, err));
+    for (uint32_t e = 0; e < n; e++) {
+        CSN_TRY(csn_plan_expert(m, i, expert_prefix(prefix, e), moe->dim, &moe->experts[e], err));
+        uint64_t width = moe->experts[e].gate.m.rows;
+        l->ffn = width > l->ffn ? (uint32_t)width : l->ffn;
+    }
+    uint64_t all = m->plan->bytes_per_token - before;
+    m->plan->bytes_per_token = before + all / n * moe->top_k;
+    plan_stream(m, i, moe);
+    return CAISSON_OK;
+}
+
 caisson_status csn_moe_plan(struct csn_maker *m, uint32_t i, csn_layer *l, caisson_error *err) {
     const csn_arch *a = m->arch;
     char prefix[48];
@@ -116,7 +175,8 @@ caisson_status csn_moe_plan(struct csn_maker *m, uint32_t i, csn_layer *l, caiss
                         CSN_TEXTS(CSN_STR("arch.moe"), router));
     }
     csn_moe *moe;
-    uint32_t n = count_experts(m, i);
+    const csn_warp_bank *bank = find_bank(m, i);
+    uint32_t n = bank != NULL ? bank->n_experts : count_experts(m, i);
     if (n == 0) {
         return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory",
                         .tensor = expert_name(m, i, expert_prefix(prefix, 0), "gate_proj.weight"),
@@ -125,7 +185,6 @@ caisson_status csn_moe_plan(struct csn_maker *m, uint32_t i, csn_layer *l, caiss
     CSN_TRY(CSN_ARENA_NEW(m->arena, 1, &moe, err));
     CSN_TRY(csn_plan_weight(m, csn_plan_name(m, i, "mlp.gate.weight"), n, m->plan->hidden,
                             &moe->router, err));
-    CSN_TRY(CSN_ARENA_NEW(m->arena, n, &moe->experts, err));
     moe->n_experts = n;
     moe->top_k = a->moe.top_k < n ? a->moe.top_k : n;
     moe->is_sigmoid = a->moe.router_sigmoid;
@@ -134,14 +193,7 @@ caisson_status csn_moe_plan(struct csn_maker *m, uint32_t i, csn_layer *l, caiss
     CSN_TRY(plan_groups(m, moe, err));
     CSN_TRY(plan_bias(m, i, moe, err));
     CSN_TRY(plan_latent(m, i, moe, err));
-    uint64_t before = m->plan->bytes_per_token;
-    for (uint32_t e = 0; e < n; e++) {
-        CSN_TRY(csn_plan_expert(m, i, expert_prefix(prefix, e), moe->dim, &moe->experts[e], err));
-        uint64_t width = moe->experts[e].gate.m.rows;
-        l->ffn = width > l->ffn ? (uint32_t)width : l->ffn;
-    }
-    uint64_t all = m->plan->bytes_per_token - before;
-    m->plan->bytes_per_token = before + all / n * moe->top_k;
+    CSN_TRY(bank != NULL ? plan_bank(m, i, bank, moe, l, err) : plan_matrices(m, i, moe, l, err));
     CSN_TRY(plan_shared(m, i, moe, err));
     if (moe->shared != NULL && moe->shared->gate.m.rows > l->ffn) {
         l->ffn = (uint32_t)moe->shared->gate.m.rows;

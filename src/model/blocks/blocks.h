@@ -4,6 +4,7 @@
 #ifndef CSN_MODEL_BLOCKS_BLOCKS_H
 #define CSN_MODEL_BLOCKS_BLOCKS_H
 
+#include "model/blocks/vq.h"
 #include "model/kv.h"
 #include "model/ops.h"
 #include "model/plan.h"
@@ -50,6 +51,12 @@ typedef struct csn_moe_memory {
     float *x, *y;               /* [max_n][hidden] inputs and results of one expert */
     float *gate, *up;           /* [max_n][max_ffn] */
     float *latent_x, *latent_y; /* [max_n][max_latent] */
+    /* of streamed experts */
+    uint32_t *ids;      /* [max_experts] those that were chosen */
+    uint8_t *is_chosen; /* [max_experts] */
+    uint32_t *at;       /* [CSN_VQ_ROWS] where each pick's result is */
+    const csn_progress *progress; /* asked while a read is waited for; or NULL */
+    csn_vq_memory vq;
 } csn_moe_memory;
 
 struct csn_maker;
@@ -66,10 +73,12 @@ void csn_block_route(csn_ops *ops, const csn_moe *moe, const csn_active_visit *a
                      const float *x, uint64_t x_stride, uint64_t n, float *logits, csn_pick *picks);
 uint32_t csn_route_n_picks(const csn_moe *moe, const csn_active_visit *active);
 /* y[t] = sum of the chosen experts of x[t], by rising id, then the shared one. x, y [n][hidden].
- * Errors: those of reading experts. */
+ * `next`: the mixture of the layer that follows, or NULL: when experts are streamed and one token
+ * is decoded, what it will probably choose is read ahead. Errors: those of reading experts. */
 caisson_status csn_block_moe(csn_ops *ops, const csn_plan *plan, const csn_moe *moe,
-                             csn_moe_memory *mem, const csn_active_visit *active, const float *x,
-                             float *y, uint64_t n, caisson_error *err);
+                             const csn_moe *next, csn_moe_memory *mem,
+                             const csn_active_visit *active, const float *x, float *y, uint64_t n,
+                             caisson_error *err);
 /* gate = act(gate_proj x) * (up_proj x); gate, up [n][rows of gate_proj]. With `active` only those
  * neurons are computed, the others are zero. */
 void csn_block_gate_up(csn_ops *ops, const csn_vec_act *act, const csn_weight *gate_proj,

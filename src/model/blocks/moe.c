@@ -3,7 +3,7 @@
  * alike: for each token the chosen experts by rising id, then the shared one. */
 #include <string.h>
 
-#include "model/blocks/blocks.h"
+#include "model/blocks/stream.h"
 #include "model/math.h"
 
 struct gather {
@@ -46,41 +46,45 @@ static void run_shared(csn_ops *ops, const csn_vec_act *act, const csn_moe *moe,
     run_expert(ops, act, moe->shared, mem, x, n, g);
 }
 
-/* Takes the vectors that go to expert e out of x, in rising order; returns how many. */
-static uint64_t gather_rows(csn_moe_memory *mem, uint32_t e, uint32_t top_k, const float *x,
-                            uint64_t dim, uint64_t n) {
-    uint64_t n_rows = 0;
+uint32_t csn_moe_rows(csn_moe_memory *mem, uint32_t id, uint32_t top_k, uint64_t n) {
+    uint32_t n_rows = 0;
     for (uint64_t t = 0; t < n; t++) {
         uint32_t k = mem->cursor[t];
         const csn_pick *pick = &mem->picks[t * top_k + k];
-        if (k == top_k || pick->i_expert != e) {
-            continue;
+        if (k < top_k && pick->i_expert == id) {
+            mem->cursor[t]++;
+            mem->rows[n_rows] = (uint32_t)t;
+            mem->weights[n_rows++] = pick->weight;
         }
-        mem->cursor[t]++;
-        mem->rows[n_rows] = (uint32_t)t;
-        mem->weights[n_rows] = pick->weight;
-        if (n > 1) { /* a single row is x itself */
-            memcpy(mem->x + n_rows * dim, x + t * dim, dim * sizeof(float));
-        }
-        n_rows++;
     }
     return n_rows;
+}
+
+void csn_moe_run(csn_ops *ops, const csn_plan *plan, const csn_moe *moe, csn_moe_memory *mem,
+                 uint32_t id, const csn_expert *e, uint32_t top_k, const float *x, float *y,
+                 uint64_t n) {
+    uint64_t dim = moe->dim;
+    struct gather g = {mem, y, dim};
+    uint32_t n_rows = csn_moe_rows(mem, id, top_k, n);
+    for (uint32_t i = 0; i < n_rows && n > 1; i++) { /* a single row is x itself */
+        memcpy(mem->x + i * dim, x + mem->rows[i] * dim, dim * sizeof(float));
+    }
+    if (n_rows > 0) {
+        run_expert(ops, &plan->act, e, mem, n > 1 ? mem->x : x, n_rows, &g);
+    }
 }
 
 /* y [n][dim] = the sum of the chosen experts of x [n][dim]. */
 static caisson_status run_routed(csn_ops *ops, const csn_plan *plan, const csn_moe *moe,
                                  csn_moe_memory *mem, uint32_t top_k, const float *x, float *y,
                                  uint64_t n, caisson_error *err) {
-    uint64_t dim = moe->dim;
-    struct gather g = {mem, y, dim};
-    (void)err; /* experts in memory do not fail */
-    memset(y, 0, n * dim * sizeof(float));
+    memset(y, 0, n * moe->dim * sizeof(float));
     memset(mem->cursor, 0, n * sizeof(*mem->cursor));
+    if (moe->stream != NULL) {
+        return csn_block_streamed(ops, plan, moe, mem, top_k, x, y, n, err);
+    }
     for (uint32_t e = 0; e < moe->n_experts; e++) {
-        uint64_t n_rows = gather_rows(mem, e, top_k, x, dim, n);
-        if (n_rows > 0) {
-            run_expert(ops, &plan->act, &moe->experts[e], mem, n > 1 ? mem->x : x, n_rows, &g);
-        }
+        csn_moe_run(ops, plan, moe, mem, e, &moe->experts[e], top_k, x, y, n);
     }
     return CAISSON_OK;
 }
@@ -104,14 +108,18 @@ static caisson_status run_latent(csn_ops *ops, const csn_plan *plan, const csn_m
 }
 
 caisson_status csn_block_moe(csn_ops *ops, const csn_plan *plan, const csn_moe *moe,
-                             csn_moe_memory *mem, const csn_active_visit *active, const float *x,
-                             float *y, uint64_t n, caisson_error *err) {
+                             const csn_moe *next, csn_moe_memory *mem,
+                             const csn_active_visit *active, const float *x, float *y, uint64_t n,
+                             caisson_error *err) {
     uint32_t top_k = csn_route_n_picks(moe, active);
     csn_block_route(ops, moe, active, x, plan->hidden, n, mem->logits, mem->picks);
     if (moe->latent != NULL) {
         CSN_TRY(run_latent(ops, plan, moe, mem, top_k, x, y, n, err));
     } else {
         CSN_TRY(run_routed(ops, plan, moe, mem, top_k, x, y, n, err));
+    }
+    if (n == 1 && next != NULL && next->stream != NULL && csn_stream_looks_ahead(next->stream)) {
+        csn_block_look_ahead(ops, plan, next, mem, x);
     }
     if (moe->shared != NULL) {
         struct gather g = {mem, y, plan->hidden};

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Experts of a .cmf that are read when they are wanted: the same bits as from the mapping. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "convert/convert.h"
+#include "engine/session.h"
+#include "support/temp_dir.h"
+#include "support/tiny_model.h"
+
+#define GOLDEN CSN_SOURCE_DIR "/tests/golden/families/"
+
+enum { N_TOKENS = 40, N_PROMPT = 30 };
+
+struct how {
+    uint32_t n_cached; /* experts that fit; 0: everything is mapped */
+    csn_expert_io io;
+    bool no_mmap, looks_ahead;
+    uint32_t n_ubatch;
+};
+
+static void convert(const char *family, const char *quant, const char *target) {
+    caisson_error err = {0};
+    csn_convert_options o = {
+        .quant = csn_dtype_by_name(csn_str_from(quant)), .n_threads = 1, .overwrite = true};
+    tiny_check(csn_convert(csn_fs_os(), family, target, &o, &err), &err);
+}
+
+/* The largest expert of the file, in pages of each of its matrices. */
+static uint64_t expert_bytes(const csn_cmf *c) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < c->dir.n; i++) {
+        const csn_tensor *t = &c->dir.tensors[i];
+        most = t->nbytes > most ? t->nbytes : most;
+    }
+    return 3 * (most + 2 * 4096);
+}
+
+static csn_model *open_model(const char *path, const struct how *how) {
+    csn_cmf *cmf;
+    csn_store *store;
+    csn_model *m = NULL;
+    caisson_error err = {0};
+    tiny_check(csn_cmf_open(csn_fs_os(), path, &cmf, &err), &err);
+    tiny_check(csn_store_new(cmf, &(csn_store_options){.no_mmap = how->no_mmap}, &store, &err),
+               &err);
+    if (how->n_cached > 0) {
+        csn_stream *stream;
+        uint64_t cache_bytes = how->n_cached * expert_bytes(cmf);
+        csn_stream_options so = {.experts = {.cache_bytes = cache_bytes, .io = how->io},
+                                 .looks_ahead = how->looks_ahead,
+                                 .verify = true};
+        tiny_check(csn_stream_new(store, &so, &stream, &err), &err);
+        assert_non_null(stream);
+        csn_store_set_stream(store, stream);
+    }
+    tiny_check(csn_model_new(store, &m, &err), &err);
+    return m;
+}
+
+/* Logits of the prompt's last token and of each one after it. */
+static float *run(const char *path, csn_compute compute, const struct how *how, size_t *ret_bytes) {
+    caisson_error err = {0};
+    csn_model *m = open_model(path, how);
+    csn_session *s;
+    csn_session_options o = {
+        .n_ctx = 64, .n_ubatch = how->n_ubatch, .n_threads = 2, .compute = compute};
+    int32_t ids[N_TOKENS];
+    tiny_check(csn_session_new(m, &o, &s, &err), &err);
+    uint32_t vocab = csn_session_n_vocab(s);
+    for (uint32_t i = 0; i < N_TOKENS; i++) {
+        ids[i] = (int32_t)(i * 37 % vocab);
+    }
+    float *rows = calloc((N_TOKENS - N_PROMPT + 1) * (size_t)vocab, sizeof(float));
+    assert_non_null(rows);
+    tiny_check(csn_session_eval(s, ids, N_PROMPT, false, NULL, NULL, NULL, &err), &err);
+    memcpy(rows, csn_session_logits(s, 0), vocab * sizeof(float));
+    for (uint32_t i = N_PROMPT; i < N_TOKENS; i++) {
+        tiny_check(csn_session_eval(s, ids + i, 1, false, NULL, NULL, NULL, &err), &err);
+        memcpy(rows + (i - N_PROMPT + 1) * (size_t)vocab, csn_session_logits(s, 0),
+               vocab * sizeof(float));
+    }
+    *ret_bytes = (N_TOKENS - N_PROMPT + 1) * (size_t)vocab * sizeof(float);
+    csn_session_free(s);
+    csn_model_free(m);
+    return rows;
+}
+
+static void check(const char *family, const char *quant) {
+    static const struct how mapped = {0};
+    static const struct how hows[] = {
+        {.n_cached = 100, .looks_ahead = true},
+        {.n_cached = 4, .io = CSN_EXPERT_IO_THREADS, .looks_ahead = true},
+        {.n_cached = 4, .io = CSN_EXPERT_IO_BUFFERED, .n_ubatch = 7},
+        {.n_cached = 5, .no_mmap = true, .n_ubatch = 1},
+    };
+    char source[512];
+    const char *path = temp_path("stream.cmf");
+    snprintf(source, sizeof(source), GOLDEN "%s", family);
+    convert(source, quant, path);
+    for (int c = CSN_COMPUTE_F32; c <= CSN_COMPUTE_INT8; c++) {
+        size_t bytes;
+        float *want = run(path, (csn_compute)c, &mapped, &bytes);
+        for (size_t i = 0; i < sizeof(hows) / sizeof(hows[0]); i++) {
+            float *got = run(path, (csn_compute)c, &hows[i], &bytes);
+            assert_memory_equal(got, want, bytes);
+            free(got);
+        }
+        free(want);
+    }
+}
+
+static void same_bits_as_mapped(void **state) {
+    (void)state;
+    check("qwen3_moe", "q8_row");
+    check("qwen2_moe", "f16");
+}
+
+static void a_model_without_experts_streams_nothing(void **state) {
+    csn_cmf *cmf;
+    csn_store *store;
+    csn_stream *stream;
+    caisson_error err = {0};
+    const char *path = temp_path("dense.cmf");
+    (void)state;
+    convert(GOLDEN "llama", "q8_row", path);
+    tiny_check(csn_cmf_open(csn_fs_os(), path, &cmf, &err), &err);
+    tiny_check(csn_store_new(cmf, &(csn_store_options){0}, &store, &err), &err);
+    csn_stream_options so = {.experts = {.cache_bytes = 1 << 20}};
+    tiny_check(csn_stream_new(store, &so, &stream, &err), &err);
+    assert_null(stream);
+    csn_store_free(store);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_bits_as_mapped),
+        cmocka_unit_test(a_model_without_experts_streams_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
