@@ -48,7 +48,7 @@ typedef struct cli_value {
 
 #define CLI_SIGNING_KEY "caisson-signing.key" /* the secret key, unless another is named */
 
-enum { CLI_MAX_GROUPS = 10, CLI_MAX_OPTIONS = 64 };
+enum { CLI_MAX_GROUPS = 12, CLI_MAX_OPTIONS = 80 };
 
 struct cli_args;
 

@@ -10,6 +10,7 @@
 #include "base/cpu.h"
 #include "base/json.h"
 #include "commands.h"
+#include "memory.h"
 #include "open.h"
 #include "term.h"
 
@@ -80,13 +81,16 @@ static void put_result(csn_jw *w, const char *key, const result *r) {
     csn_jw_object_end(w);
 }
 
-static int print_result(const job *j, const result *pp, const result *tg, uint64_t bytes,
-                        uint32_t threads) {
+static int print_result(const job *j, const caisson_model *model, const result *pp,
+                        const result *tg) {
+    uint64_t bytes = caisson_model_bytes_per_token(model);
+    uint32_t threads = caisson_session_n_threads(j->session);
     if (!cli_has(j->args, "json")) {
         printf("pp %-6u %10.2f tokens/s (+- %.2f)\ntg %-6u %10.2f tokens/s (+- %.2f)\n", pp->n,
                pp->mean, pp->deviation, tg->n, tg->mean, tg->deviation);
         printf("weights read for one token %" PRIu64 " bytes; %.2f GB/s in tg; %u threads\n", bytes,
                tg->mean * (double)bytes * 1e-9, threads);
+        cli_print_stats(j->args, model);
         return CLI_OK;
     }
     caisson_error err;
@@ -103,6 +107,7 @@ static int print_result(const job *j, const result *pp, const result *tg, uint64
     csn_jw_str(&w, csn_str_from(cli_text(j->args, "compute", "int8")));
     csn_jw_key(&w, CSN_STR("cpu_has_fma"));
     csn_jw_bool(&w, csn_cpu_has_fma());
+    cli_put_stats(&w, model);
     csn_jw_object_end(&w);
     int rc = CLI_OK;
     if (csn_jw_end(&w) == CAISSON_OK) {
@@ -143,8 +148,7 @@ static int bench(const cli_args *args, caisson_model *model) {
             rc = measure(&j, n_tg, true, &tg);
         }
         if (rc == CLI_OK) {
-            rc = print_result(&j, &pp, &tg, caisson_model_bytes_per_token(model),
-                              caisson_session_n_threads(j.session));
+            rc = print_result(&j, model, &pp, &tg);
         }
     }
     free(j.ids);
@@ -196,8 +200,8 @@ const cli_command cli_cmd_bench = {
     .positionals = "MODEL",
     .min_args = 1,
     .max_args = 1,
-    .groups = {options, cli_model_options, cli_signature_options, cli_verify_options,
-               cli_json_options, cli_common_options},
+    .groups = {options, cli_model_options, cli_memory_options, cli_signature_options,
+               cli_verify_options, cli_json_options, cli_common_options},
     .details =
         "Random tokens (always the same), an empty context for each pass; pp is a prompt "
         "evaluated in batches of -ub, tg is decoding one token at a time, and they are "

@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "conversation.h"
 #include "line.h"
+#include "memory.h"
 #include "open.h"
 #include "term.h"
 
@@ -441,6 +442,9 @@ static int run(const cli_args *args) {
     cli_conversation_free(&c.talk);
     csn_buf_free(&c.answer);
     caisson_session_free(c.session);
+    if (c.model != NULL) {
+        cli_print_stats(args, c.model);
+    }
     caisson_model_close(c.model);
     return rc;
 }
@@ -478,8 +482,8 @@ const cli_command cli_cmd_chat = {
     .positionals = "MODEL",
     .min_args = 1,
     .max_args = 1,
-    .groups = {options, cli_sampling_options, cli_model_options, cli_signature_options,
-               cli_verify_options, cli_common_options},
+    .groups = {options, cli_sampling_options, cli_model_options, cli_memory_options,
+               cli_signature_options, cli_verify_options, cli_common_options},
     .details =
         "Lines are edited as in a shell, with history. Ctrl-C stops an answer, at the prompt "
         "it leaves. /help lists the commands: /system /save /load /clear /skill /set. Through a "

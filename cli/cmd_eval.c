@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "commands.h"
 #include "npy.h"
+#include "memory.h"
 #include "open.h"
 #include "term.h"
 
@@ -238,6 +239,7 @@ static int run(const cli_args *args) {
     rc = cli_open_model(args, args->positional[0], CLI_PART_WEIGHTS, &model);
     if (rc == CLI_OK) {
         rc = eval_model(args, model, ids, n);
+        cli_print_stats(args, model);
         caisson_model_close(model);
     }
     free(ids);
@@ -282,8 +284,8 @@ const cli_command cli_cmd_eval = {
     .positionals = "MODEL --tokens IDS",
     .min_args = 1,
     .max_args = 1,
-    .groups = {options, cli_model_options, cli_signature_options, cli_verify_options,
-               cli_json_options, cli_common_options},
+    .groups = {options, cli_model_options, cli_memory_options, cli_signature_options,
+               cli_verify_options, cli_json_options, cli_common_options},
     .details = "JSON: {\"n_vocab\":V, \"positions\":[{\"i\":2, \"argmax\":A, \"top\":[{\"id\":A,"
                "\"logit\":1.5}]}], \"generated\":[...]}",
     .examples = "caisson eval model.cmf --tokens 1,2,3 --decode 16 --json",

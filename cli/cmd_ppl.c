@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "commands.h"
+#include "memory.h"
 #include "open.h"
 #include "score.h"
 
@@ -108,6 +109,7 @@ static int run(const cli_args *args) {
     rc = cli_open_model(args, args->positional[0], CLI_PART_RAW, &model);
     if (rc == CLI_OK) {
         rc = score(args, model, text, n);
+        cli_print_stats(args, model);
         caisson_model_close(model);
     }
     free(text);
@@ -140,8 +142,8 @@ const cli_command cli_cmd_ppl = {
     .positionals = "MODEL FILE",
     .min_args = 2,
     .max_args = 2,
-    .groups = {options, cli_model_options, cli_signature_options, cli_verify_options,
-               cli_json_options, cli_common_options},
+    .groups = {options, cli_model_options, cli_memory_options, cli_signature_options,
+               cli_verify_options, cli_json_options, cli_common_options},
     .details =
         "The text (- is standard input) is tokenised as plain text and cut into windows of "
         "the context (-c, here 512 by default) that do not overlap. If the tokenizer has a "

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "commands.h"
+#include "memory.h"
 #include "open.h"
 #include "skills.h"
 #include "term.h"
@@ -154,7 +155,8 @@ static void print_timings(const job *j, const caisson_generation *g, double load
     fputc('\n', stderr);
 }
 
-static int print_json(job *j, const caisson_generation *g, double load_s, uint64_t seed) {
+static int print_json(job *j, const caisson_model *model, const caisson_generation *g,
+                      double load_s, uint64_t seed) {
     caisson_error err;
     csn_buf out = CSN_BUF_INIT(MAX_JSON);
     csn_jw w = csn_jw_begin(&out, &err);
@@ -177,6 +179,7 @@ static int print_json(job *j, const caisson_generation *g, double load_s, uint64
     csn_jw_f64(&w, per_second(g->n_decode, g->decode_ns));
     csn_jw_key(&w, CSN_STR("seed"));
     csn_jw_u64(&w, seed);
+    cli_put_stats(&w, model);
     if (cli_has(j->args, "trace")) {
         csn_jw_key(&w, CSN_STR("trace"));
         cli_trace_put(&j->trace, &w);
@@ -251,11 +254,12 @@ static int generate(job *j, caisson_model *model, const caisson_ids *ids, double
         rc = cli_fail(args, &err);
     } else {
         if (j->json) {
-            rc = print_json(j, &g, load_s, sampling.seed);
+            rc = print_json(j, model, &g, load_s, sampling.seed);
         } else if (cli_has(args, "trace")) {
             cli_trace_print(&j->trace, model, stderr);
         }
         print_timings(j, &g, load_s, sampling.seed, sampling.greedy);
+        cli_print_stats(args, model);
         if (g.finish == CAISSON_FINISH_CANCELLED) {
             rc = cli_interrupted() ? CLI_INTERRUPTED : CLI_FAILED; /* or nobody reads any more */
         }
@@ -341,8 +345,8 @@ const cli_command cli_cmd_run = {
     .min_args = 1,
     .max_args = 2,
     .groups = {options, cli_blend_options, cli_dynamic_options, cli_sampling_options,
-               cli_model_options, cli_signature_options, cli_verify_options, cli_json_options,
-               cli_common_options},
+               cli_model_options, cli_memory_options, cli_signature_options, cli_verify_options,
+               cli_json_options, cli_common_options},
     .details = "The prompt is an argument, -p, -f, or comes through a pipe. It is put into the "
                "model's chat template (ChatML, with a warning, if the file has none) as a user "
                "message; --raw continues the text as it is. The answer streams to standard output, "

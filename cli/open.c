@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "conversion.h"
+#include "memory.h"
 #include "term.h"
 
 static void put_line(const cli_args *args, cli_style style, const char *kind, const char *text) {
@@ -254,6 +255,11 @@ int cli_open_model(const cli_args *args, const char *path, cli_part part, caisso
         .on_progress = on_signature_progress,
         .progress_ctx = &progress,
     };
+    rc = cli_memory(args, &o);
+    if (rc != CLI_OK) {
+        free(resolved);
+        return rc;
+    }
     caisson_error err;
     caisson_status status = caisson_model_open(resolved, &o, ret, &err);
     cli_progress_end(&progress);

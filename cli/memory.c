@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "memory.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "open.h"
+
+static const char *io_choice(unsigned i) {
+    static const char *const words[] = {"uring", "threads", "buffered", NULL};
+    return words[i];
+}
+
+const cli_option cli_memory_options[] = {
+    {.name = "budget",
+     .kind = CLI_TEXT,
+     .value = "SIZE",
+     .help = "Memory that the model and its context may take: bytes, or K, M, G (powers of 1024); "
+             "routed experts beyond it are read when they are wanted (caisson plan MODEL)",
+     .by_default = "what the machine can spare"},
+    {.name = "io",
+     .kind = CLI_CHOICE,
+     .value = "HOW",
+     .choices = io_choice,
+     .help = "How they are read (same result)",
+     .by_default = "uring where the kernel has it, else threads"},
+    {.name = "no-lookahead",
+     .kind = CLI_FLAG,
+     .help = "Do not guess which experts the next layer will want (same result)"},
+    {.name = "verify-records",
+     .kind = CLI_FLAG,
+     .help = "Check each expert's checksum whenever it is read"},
+    {.name = "stats", .kind = CLI_FLAG, .help = "Tell at the end what was read of routed experts"},
+    {0},
+};
+
+int cli_budget(const cli_args *args, uint64_t *ret) {
+    static const char units[] = "KMG";
+    const char *text = cli_text(args, "budget", "");
+    size_t n_digits = strspn(text, "0123456789");
+    uint64_t n = 0;
+    *ret = 0;
+    if (!cli_has(args, "budget")) {
+        return CLI_OK;
+    }
+    if (csn_str_to_u64(csn_str_make(text, n_digits), &n) && n > 0) {
+        const char *unit = text[n_digits] != '\0' ? strchr(units, text[n_digits]) : NULL;
+        unsigned shift = unit != NULL ? 10 * (unsigned)(unit - units + 1) : 0;
+        bool ends = text[n_digits] == '\0' || (unit != NULL && text[n_digits + 1] == '\0');
+        if (ends && n <= UINT64_MAX >> shift) {
+            *ret = n << shift;
+            return CLI_OK;
+        }
+    }
+    return cli_usage_error(args->command, "--budget: \"%s\" is not a size (such as 8G or 512M)",
+                           text);
+}
+
+static caisson_io io_of(const char *word) {
+    return strcmp(word, "uring") == 0      ? CAISSON_IO_URING
+           : strcmp(word, "threads") == 0  ? CAISSON_IO_THREADS
+           : strcmp(word, "buffered") == 0 ? CAISSON_IO_BUFFERED
+                                           : CAISSON_IO_DEFAULT;
+}
+
+int cli_memory(const cli_args *args, caisson_open_options *o) {
+    if (!cli_knows(args, "budget")) {
+        return CLI_OK;
+    }
+    caisson_session_options s = cli_session_options(args, CAISSON_COMPUTE_DEFAULT, 0);
+    o->budget_n_ctx = s.n_ctx;
+    o->budget_type_k = s.type_k;
+    o->budget_type_v = s.type_v;
+    o->io = io_of(cli_text(args, "io", ""));
+    o->no_lookahead = cli_has(args, "no-lookahead");
+    o->verify_records = cli_has(args, "verify-records");
+    return cli_budget(args, &o->budget_bytes);
+}
+
+static double percent(uint64_t part, uint64_t whole) {
+    return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
+}
+
+/* How much of the time in which something was read nobody waited. */
+static double overlap(const caisson_expert_stats *s) {
+    return s->read_s > 0 && s->stall_s < s->read_s ? 100.0 * (1.0 - s->stall_s / s->read_s) : 0;
+}
+
+static void print_line(const char *what, const caisson_expert_stats *s) {
+    fprintf(stderr,
+            "%-10s %9" PRIu64 " hits %9" PRIu64 " misses (%5.1f%% hits) | %8" PRIu64
+            " reads %9.1f MB | ahead %8" PRIu64 " reads %9.1f MB, %5.1f%% used | stalled %7.2f s, "
+            "%5.1f%% overlapped\n",
+            what, s->hits, s->misses, percent(s->hits, s->hits + s->misses), s->reads,
+            (double)s->bytes * 1e-6, s->ahead_reads, (double)s->ahead_bytes * 1e-6,
+            percent(s->ahead_used_bytes, s->ahead_bytes), s->stall_s, overlap(s));
+}
+
+void cli_print_stats(const cli_args *args, const caisson_model *model) {
+    caisson_expert_stats all;
+    caisson_error err;
+    if (!cli_has(args, "stats") ||
+        caisson_model_expert_stats(model, UINT32_MAX, &all, &err) != CAISSON_OK) {
+        return;
+    }
+    if (all.n_layers == 0) {
+        fputs("experts: nothing is streamed\n", stderr);
+        return;
+    }
+    fprintf(stderr, "experts: %s; cache of %.1f MB\n", all.io, (double)all.cache_bytes * 1e-6);
+    for (uint32_t i = 0; i < all.n_layers; i++) {
+        caisson_expert_stats s;
+        char what[24];
+        if (caisson_model_expert_stats(model, i, &s, &err) == CAISSON_OK) {
+            snprintf(what, sizeof(what), "layer %" PRIu32, s.layer);
+            print_line(what, &s);
+        }
+    }
+    print_line("all", &all);
+}
+
+static void put_u64(csn_jw *w, const char *key, uint64_t v) {
+    csn_jw_key(w, csn_str_from(key));
+    csn_jw_u64(w, v);
+}
+
+static void put_f64(csn_jw *w, const char *key, double v) {
+    csn_jw_key(w, csn_str_from(key));
+    csn_jw_f64(w, v);
+}
+
+static void put_one(csn_jw *w, const caisson_expert_stats *s) {
+    put_u64(w, "hits", s->hits);
+    put_u64(w, "misses", s->misses);
+    put_u64(w, "reads", s->reads);
+    put_u64(w, "bytes_read", s->bytes);
+    put_u64(w, "ahead_reads", s->ahead_reads);
+    put_u64(w, "ahead_bytes", s->ahead_bytes);
+    put_u64(w, "ahead_used_reads", s->ahead_used_reads);
+    put_u64(w, "ahead_used_bytes", s->ahead_used_bytes);
+    put_f64(w, "stall_s", s->stall_s);
+    put_f64(w, "read_s", s->read_s);
+}
+
+void cli_put_stats(csn_jw *w, const caisson_model *model) {
+    caisson_expert_stats all;
+    caisson_error err;
+    if (caisson_model_expert_stats(model, UINT32_MAX, &all, &err) != CAISSON_OK ||
+        all.n_layers == 0) {
+        return;
+    }
+    csn_jw_key(w, CSN_STR("experts"));
+    csn_jw_object(w);
+    csn_jw_key(w, CSN_STR("io"));
+    csn_jw_str(w, csn_str_from(all.io));
+    put_u64(w, "cache_bytes", all.cache_bytes);
+    put_one(w, &all);
+    csn_jw_key(w, CSN_STR("layers"));
+    csn_jw_array(w);
+    for (uint32_t i = 0; i < all.n_layers; i++) {
+        caisson_expert_stats s;
+        if (caisson_model_expert_stats(model, i, &s, &err) == CAISSON_OK) {
+            csn_jw_object(w);
+            put_u64(w, "layer", s.layer);
+            put_one(w, &s);
+            csn_jw_object_end(w);
+        }
+    }
+    csn_jw_array_end(w);
+    csn_jw_object_end(w);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that a model may take, and what was read because it does not fit. */
+#ifndef CLI_MEMORY_H
+#define CLI_MEMORY_H
+
+#include "base/json.h"
+#include "cli.h"
+
+/* --budget --io --no-lookahead --verify-records --stats */
+extern const cli_option cli_memory_options[];
+
+/* --budget in bytes, 0 if it is not given: a number, K, M or G behind it (powers of 1024). CLI_OK
+ * or CLI_USAGE with the message printed. */
+int cli_budget(const cli_args *args, uint64_t *ret);
+/* Sets those members of the options that cli_memory_options are about, from them and from -c and
+ * --cache-type-k/-v. CLI_OK or CLI_USAGE. */
+int cli_memory(const cli_args *args, caisson_open_options *o);
+
+/* With --stats what was read, a line a layer, on standard error; nothing without it, or when
+ * nothing is streamed. */
+void cli_print_stats(const cli_args *args, const caisson_model *model);
+/* The member "experts" of an open object; nothing when nothing is streamed. */
+void cli_put_stats(csn_jw *w, const caisson_model *model);
+
+#endif
