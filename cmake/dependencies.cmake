@@ -8,11 +8,16 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(LIBDEFLATE REQUIRED IMPORTED_TARGET libdeflate)
 pkg_check_modules(LIBCRYPTO REQUIRED IMPORTED_TARGET libcrypto>=3.0)
 pkg_check_modules(XXHASH REQUIRED libxxhash) # its header alone: nothing is linked
+pkg_check_modules(LIBURING IMPORTED_TARGET liburing>=2.2) # without it threads read experts
 
 add_library(caisson_deps INTERFACE)
 target_link_libraries(caisson_deps INTERFACE PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::LIBCRYPTO
                       PkgConfig::LIBDEFLATE Threads::Threads m)
 target_include_directories(caisson_deps SYSTEM INTERFACE ${XXHASH_INCLUDE_DIRS})
+if(LIBURING_FOUND)
+    target_link_libraries(caisson_deps INTERFACE PkgConfig::LIBURING)
+    target_compile_definitions(caisson_deps INTERFACE CSN_HAVE_LIBURING)
+endif()
 
 pkg_check_modules(YYJSON QUIET IMPORTED_TARGET yyjson)
 if(YYJSON_FOUND)

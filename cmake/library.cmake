@@ -38,7 +38,7 @@ target_include_directories(caisson_archive PUBLIC
     $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(caisson_archive INTERFACE
     $<BUILD_INTERFACE:caisson_deps>
-    "$<INSTALL_INTERFACE:Threads::Threads;pcre2-8;utf8proc;crypto;deflate;$<$<BOOL:${YYJSON_FOUND}>:yyjson>;m>")
+    "$<INSTALL_INTERFACE:Threads::Threads;pcre2-8;utf8proc;crypto;deflate;$<$<BOOL:${YYJSON_FOUND}>:yyjson>;$<$<BOOL:${LIBURING_FOUND}>:uring>;m>")
 
 add_library(caisson::caisson ALIAS caisson_shared)
 add_library(caisson::static ALIAS caisson_archive)

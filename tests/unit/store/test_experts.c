@@ -337,7 +337,18 @@ static void the_way_of_reading_is_told(void **state) {
     (void)state;
     expert_bank b;
     bank_make(&b, csn_fs_os(), 1, 5000);
-    csn_experts *e = bank_store(&b, 4, CSN_EXPERT_IO_BUFFERED);
+    csn_expert_options o = {.cache_bytes = 4 * bank_slot_bytes(&b), .io = CSN_EXPERT_IO_URING};
+    csn_experts *e = NULL;
+    caisson_error err;
+    caisson_status status = csn_experts_new(&b.map, &o, &e, &err);
+    if (status == CAISSON_OK) {
+        assert_memory_equal(csn_experts_io_text(e), "io_uring, ", 10);
+        csn_experts_free(e);
+    } else {
+        ASSERT_STATUS(status, CAISSON_E_UNSUPPORTED);
+        print_message("no io_uring here: %s\n", err.what);
+    }
+    e = bank_store(&b, 4, CSN_EXPERT_IO_BUFFERED);
     assert_string_equal(csn_experts_io_text(e), "4 readers, buffered");
     csn_experts_free(e);
     e = bank_store(&b, 4, CSN_EXPERT_IO_THREADS);
