@@ -62,7 +62,9 @@ static double bytes_per_row(const char *name, uint64_t cols) {
                  {"q1", 6.0 / 32, 0},
                  {"q1s", 6.0 / 32 + 0.06, 0},
                  {"q1t", 9.0 / 32, 4},
-                 {"q2tp", 8.625 / 32, 5}};
+                 {"q2tp", 8.625 / 32, 5},
+                 {"q8g", 1 + 2.0 / 128, 0}, /* whole groups of columns */
+                 {"q4g", 0.5 + 2.0 / 128, 0}};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         if (strcmp(sizes[i].name, name) == 0) {
             return sizes[i].per_weight * (double)cols + sizes[i].per_row;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes, groups and scales of q8g, q4g and q3g; how codes are packed is in their own files. */
-#include "quant/group128.h"
+#include "quant/group128_internal.h"
 
 static uint64_t row_bytes(const csn_group128 *g, uint64_t n_groups) {
     return n_groups * 16 * g->bits + g->guard;

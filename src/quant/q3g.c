@@ -2,7 +2,7 @@
 /* q3g (WARP fmt 7, warp facts 3): three bits of code + 4 from the lowest bit on, in groups of 128
  * (group128.h), which are 48 whole bytes; a byte of zero ends each row, so that reading two bytes
  * for a code is safe. */
-#include "quant/group128.h"
+#include "quant/group128_internal.h"
 
 /* Eight codes are three bytes. */
 static void pack(const int8_t code[CSN_GROUP128], uint8_t *out) {

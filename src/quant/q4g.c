@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* q4g (WARP fmt 3, warp facts 3): nibbles of code + 8, the even column in the low one, in groups of
  * 128 (group128.h). */
-#include "quant/group128.h"
+#include "quant/group128_internal.h"
 
 static void pack(const int8_t code[CSN_GROUP128], uint8_t *out) {
     for (int i = 0; i < CSN_GROUP128 / 2; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* q8g (WARP fmt 2, warp facts 3): int8 codes, -127 to 127, in groups of 128 (group128.h). */
-#include "quant/group128.h"
+#include "quant/group128_internal.h"
 
 static void pack(const int8_t code[CSN_GROUP128], uint8_t *out) {
     memcpy(out, code, CSN_GROUP128);

@@ -60,6 +60,17 @@ CSN_INLINE __m256 few_two(const void *p) {
                                 _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
 }
 
+/* Scales of the groups of 128 of four rows, in the order of a step. A step is half such a group and
+ * moves at.scale by one byte of two. */
+CSN_INLINE __m256 few_scales128(const struct few_rows *rows, struct few_at at) {
+    const uint64_t i = at.scale & ~UINT64_C(1);
+    __m128i h = _mm_cvtsi32_si128(csn_load16(rows->scale[0] + i));
+    h = _mm_insert_epi16(h, csn_load16(rows->scale[1] + i), 1);
+    h = _mm_insert_epi16(h, csn_load16(rows->scale[2] + i), 2);
+    h = _mm_insert_epi16(h, csn_load16(rows->scale[3] + i), 3);
+    return _mm256_cvtph_ps(_mm_unpacklo_epi64(h, h));
+}
+
 /* Adds what was taken out of vector t to four sums, while the rows at `at`, of int8 codes, are
  * still in the first cache. */
 CSN_INLINE __m128 few_exact(const struct few_rows *rows, uint64_t at, __m128 scale, const csn_x8 *x,

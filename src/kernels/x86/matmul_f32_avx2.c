@@ -5,6 +5,7 @@
  */
 #include "kernels/x86/i8_avx2.h"
 #include "kernels/x86/vbit_avx2.h"
+#include "quant/group128.h"
 
 enum {
     ROWS = 3,     /* rows decoded together */
@@ -229,6 +230,41 @@ CSN_INLINE const void *decode_q4_block(const csn_matrix *w, uint64_t r, uint64_t
     return buf;
 }
 
+/* f16 scales of row r from the group of column c on; c is a multiple of 128, as is PIECE. */
+CSN_INLINE const uint8_t *scales128(const csn_matrix *w, uint64_t row_bytes, uint64_t r,
+                                    uint64_t c) {
+    return w->data + w->rows * row_bytes + 2 * (r * csn_group128_count(w->cols) + c / CSN_GROUP128);
+}
+
+/* Rows are padded to whole groups, so eight columns may be decoded where fewer are left. */
+CSN_INLINE const void *decode_q8g(const csn_matrix *w, uint64_t r, uint64_t c, uint64_t m,
+                                  float *buf) {
+    const uint64_t row_bytes = csn_group128_count(w->cols) * CSN_GROUP128;
+    const int8_t *q = (const int8_t *)w->data + r * row_bytes + c;
+    const uint8_t *scales = scales128(w, row_bytes, r, c);
+    for (uint64_t i = 0; i < m; scales += 2) {
+        const __m256 s = _mm256_set1_ps(csn_scale16(scales));
+        for (uint64_t end = i + CSN_GROUP128; i < m && i < end; i += 8) {
+            _mm256_store_ps(buf + i, _mm256_mul_ps(eight_codes(q + i), s));
+        }
+    }
+    return buf;
+}
+
+CSN_INLINE const void *decode_q4g(const csn_matrix *w, uint64_t r, uint64_t c, uint64_t m,
+                                  float *buf) {
+    const uint64_t row_bytes = csn_group128_count(w->cols) * (CSN_GROUP128 / 2);
+    const uint8_t *nib = w->data + r * row_bytes + c / 2;
+    const uint8_t *scales = scales128(w, row_bytes, r, c);
+    for (uint64_t i = 0; i < m; scales += 2) {
+        const float s = csn_scale16(scales);
+        for (uint64_t end = i + CSN_GROUP128; i < m && i < end; i += 32) {
+            decode_nibbles(nib + i / 2, s, buf + i);
+        }
+    }
+    return buf;
+}
+
 struct vbit { /* a csn_matrix, and where its rows lie */
     csn_matrix m;
     csn_vbit v;
@@ -272,6 +308,8 @@ DEFINE(q8_row)
 DEFINE(q8_2f)
 DEFINE(q4_block)
 DEFINE(q4_tiled)
+DEFINE(q8g)
+DEFINE(q4g)
 
 void csn_matmul_f32_vbit_avx2(const csn_matrix *w, const float *x, uint64_t x_stride, uint64_t n,
                               float *y, uint64_t y_stride, uint64_t r0, uint64_t r1) {

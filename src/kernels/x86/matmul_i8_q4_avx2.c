@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* int8 mode, q4_block, q4_tiled and q4tp (the files of ref/ say what they mean), AVX2.
+/* int8 mode, q4_block, q4_tiled, q4tp and q4g (the files of ref/ say what they mean), AVX2.
  *
  * Few vectors: the low nibbles of two groups of a row meet the even columns of x, the high ones the
  * odd columns (csn_x8.split), as unsigned codes; csn_x8.offset takes 8 * sum(x) away.
@@ -7,16 +7,18 @@
 #include "kernels/x86/few_i8_avx2.h"
 #include "kernels/x86/gemm_i8_avx2.h"
 #include "kernels/x86/ladder_avx2.h"
+#include "quant/group128.h"
 
 /* Group g of row r is the flat group r * gpr + g: 16 bytes at nib + flat * stride, and its f16 at
- * scale + flat * s_stride; q4tp: ladders in place of scales. */
+ * scale + (flat >> s_shift) * s_stride; q4tp: ladders in place of scales. */
 struct q4 {
     const uint8_t *nib, *scale;
     uint64_t stride, s_stride, gpr;
+    unsigned s_shift;
     struct ladders ladders;
 };
 
-enum form { Q4_BLOCK, Q4_TILED, Q4TP };
+enum form { Q4_BLOCK, Q4_TILED, Q4TP, Q4G };
 
 enum { EDGE_AT = 16 }; /* of the group in the copy of an edge: reads begin before it */
 
@@ -50,7 +52,7 @@ CSN_INLINE __m256 scales_of(enum form form, const struct few_rows *rows, struct 
         const __m128i order = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
         return _mm256_cvtph_ps(_mm_shuffle_epi8(_mm_blend_epi32(a, b, 0xC), order));
     }
-    return ladder_two(rows, at);
+    return form == Q4G ? few_scales128(rows, at) : ladder_two(rows, at);
 }
 
 /* The nibbles of two groups. A load of 32 bytes that ends with the second and a blend do without a
@@ -120,6 +122,7 @@ CSN_INLINE void edge_of(enum form form, const struct few_rows *rows, struct few_
 KIND(Q4_BLOCK, q4_block)
 KIND(Q4_TILED, q4_tiled)
 KIND(Q4TP, q4tp)
+KIND(Q4G, q4g)
 
 static uint64_t q4tp_unpack(const void *ctx, const uint64_t r[FEW_ROWS], uint64_t i) {
     return ladder_unpack(&((const struct q4 *)ctx)->ladders, r, i);
@@ -160,8 +163,9 @@ static void pack_q4(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint6
             pack_nibbles(m, first + i, g, p->plane[g], i / 8);
             for (uint64_t k = i; k < i + 8; k++) {
                 p->scale[g][i / 8][k % 8] =
-                    m->ladders.params == NULL ? csn_scale16(m->scale + (first[k] + g) * m->s_stride)
-                                              : rung[k][ladder_code(&m->ladders, row[k], g0 + g)];
+                    m->ladders.params == NULL
+                        ? csn_scale16(m->scale + ((first[k] + g) >> m->s_shift) * m->s_stride)
+                        : rung[k][ladder_code(&m->ladders, row[k], g0 + g)];
             }
         }
     }
@@ -233,5 +237,29 @@ void csn_matmul_i8_q4tp_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, f
         m.ladders.room = room;
         ladder_first(&m.ladders, &first);
         few_i8(&kind, &m, &first, x, n, y, y_stride, r0, r1);
+    }
+}
+
+void csn_matmul_i8_q4g_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+                            uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    const uint64_t n_scales = csn_group128_count(w->cols);
+    const struct q4 m = {.nib = w->data,
+                         .scale = w->data + w->rows * n_scales * (CSN_GROUP128 / 2),
+                         .stride = 16,
+                         .s_stride = 2,
+                         .gpr = 4 * n_scales,
+                         .s_shift = 2};
+    const struct few_kind kind = {.step = q4g_step,
+                                  .step_bytes = {32, 1},
+                                  .row_bytes = {16 * m.gpr, 2 * n_scales},
+                                  .n_steps = m.gpr / 2};
+    if (n >= FEW) {
+        csn_x8 padded = *x;
+        padded.n_groups = m.gpr;
+        gemm_i8(pack_q4, &m, GEMM_4BIT, NULL, &padded, n, y, y_stride, r0, r1);
+    } else if (r1 - r0 < FEW_ROWS) {
+        csn_matmul_i8_q4g_ref(w, x, n, y, y_stride, r0, r1);
+    } else {
+        few_i8(&kind, &m, &(struct few_rows){{m.nib}, {m.scale}}, x, n, y, y_stride, r0, r1);
     }
 }
