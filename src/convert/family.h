@@ -22,7 +22,20 @@ typedef enum csn_dim {
     CSN_DIM_ONE,        /* 1 */
     CSN_DIM_EXPERTS,    /* moe.n_experts */
     CSN_DIM_EXPERT_FFN, /* moe.moe_intermediate_size */
-    CSN_DIM_SHARED_FFN  /* moe.shared_expert_intermediate_size */
+    CSN_DIM_SHARED_FFN, /* moe.shared_expert_intermediate_size */
+    CSN_DIM_LATENT,     /* moe.routed_expert_hidden_size, or hidden_size where it is absent */
+    /* latent attention */
+    CSN_DIM_Q_LORA,  /* mla.q_lora_rank */
+    CSN_DIM_MLA_Q,   /* n_heads * (qk_nope_head_dim + qk_rope_head_dim) */
+    CSN_DIM_MLA_V,   /* n_heads * v_head_dim */
+    CSN_DIM_KV_LORA, /* mla.kv_lora_rank */
+    CSN_DIM_KV_A,    /* kv_lora_rank + qk_rope_head_dim */
+    CSN_DIM_KV_B,    /* n_heads * (qk_nope_head_dim + v_head_dim) */
+    /* Kimi Delta Attention */
+    CSN_DIM_KDA,       /* linear_n_value_heads * linear_value_head_dim */
+    CSN_DIM_KDA_HEAD,  /* linear_value_head_dim */
+    CSN_DIM_KDA_HEADS, /* linear_n_value_heads */
+    CSN_DIM_KDA_CONV   /* linear_conv_kernel_dim */
 } csn_dim;
 
 enum {
@@ -34,6 +47,10 @@ enum {
     CSN_ROW_MIXTURE = 32, /* only in layers that have a router */
     CSN_ROW_EXPERT = 64,  /* the same, once an expert: a second "{}" stands for its number; a GGUF
                            * tensor holds all of them, [experts][rows][cols] */
+    CSN_ROW_KDA = 128,    /* only in layers of Kimi Delta Attention */
+    CSN_ROW_MLA = 256,    /* only in the others */
+    CSN_ROW_ANY_SHAPE = 512, /* at least rows * cols elements in any shape, which is kept; of a
+                              * vector (cols NONE) as a vector */
 };
 
 /* One tensor: ours <- Hugging Face | GGUF. "{}" stands for the layer's number; a row without it is
@@ -66,6 +83,7 @@ typedef struct csn_family {
     bool gguf_permutes_rows;  /* q and k rows lie in interleaved order (llama.cpp's llama) */
     bool gguf_adds_one;       /* norm weights are stored as 1 + w */
     const char *const *drops; /* prefixes of tensors that are left out (vision towers), or NULL */
+    bool drops_next_layers;   /* layers behind the last, which predict more than one token */
 } csn_family;
 
 extern const csn_family *const csn_families[]; /* NULL-terminated */
@@ -82,6 +100,8 @@ extern const csn_name_table csn_names_qk_norm;
 extern const csn_name_table csn_names_sandwich; /* Gemma's norms around the FFN */
 extern const csn_name_table csn_names_moe;      /* router and experts */
 extern const csn_name_table csn_names_shared;   /* the shared expert and its gate */
+extern const csn_name_table csn_names_mla;      /* latent attention, with a gate or without */
+extern const csn_name_table csn_names_ends;     /* embedding, final norm, head, first norm, FFN */
 
 /* Values that a family's configuration class gives to keys that config.json leaves out. 0 = the
  * key is required; n_kv_heads 0 = as n_heads; head_dim 0 = hidden_size / n_heads. */
@@ -115,6 +135,12 @@ caisson_status csn_config_qwen_window(csn_config *c, csn_arena *arena, csn_arch 
  * tensors that are there. */
 caisson_status csn_config_moe(csn_config *c, bool norm, bool has_shared, csn_arch *a,
                               caisson_error *err);
+/* mla.*: ranks, dims of heads, mla_use_nope; and head_dim, that of a query. `interleaves`: how the
+ * rotated dims lie where rope_interleave does not say it. RoPE is read by csn_config_rope. */
+caisson_status csn_config_mla(csn_config *c, const csn_rope_rules *rules, bool interleaves,
+                              csn_arena *arena, csn_arch *a, caisson_error *err);
+/* DeepSeek-V3's router and experts, under its names and Kimi's. */
+caisson_status csn_config_sigmoid_moe(csn_config *c, csn_arch *a, caisson_error *err);
 /* expert_count, expert_used_count, expert_feed_forward_length and the shared expert's. */
 caisson_status csn_meta_moe(csn_meta *m, bool norm, bool has_shared, csn_arch *a,
                             caisson_error *err);

@@ -112,7 +112,8 @@ const char *csn_hf_config_gap(const csn_cmf *c) {
         a->local_partial_rotary_factor != 0) {
         return "rotary embeddings of another family";
     }
-    if (a->mla.present || a->linear_core.present || a->mtp.present || a->has_g3n ||
+    if (a->mla.present || a->linear_core.present || a->attn_res_block_size != 0 ||
+        a->hidden_act == CSN_ACT_SITU || a->mtp.present || a->has_g3n ||
         a->attention_heads_per_layer != NULL || a->head_clusters != 0 || a->attn_v_norm ||
         a->global_head_dim != 0 || a->logit_multiplier != 1.0f) {
         return "blocks of another family";

@@ -26,6 +26,20 @@ static uint64_t dim_of(const csn_arch *a, csn_dim d) {
     case CSN_DIM_EXPERTS: return a->moe.n_experts;
     case CSN_DIM_EXPERT_FFN: return a->moe.moe_intermediate_size;
     case CSN_DIM_SHARED_FFN: return a->moe.shared_expert_intermediate_size;
+    case CSN_DIM_LATENT:
+        return a->moe.routed_expert_hidden_size != 0 ? a->moe.routed_expert_hidden_size
+                                                     : a->hidden_size;
+    case CSN_DIM_Q_LORA: return a->mla.q_lora_rank;
+    case CSN_DIM_MLA_Q:
+        return (uint64_t)a->n_heads * (a->mla.qk_nope_head_dim + a->mla.qk_rope_head_dim);
+    case CSN_DIM_MLA_V: return (uint64_t)a->n_heads * a->mla.v_head_dim;
+    case CSN_DIM_KV_LORA: return a->mla.kv_lora_rank;
+    case CSN_DIM_KV_A: return (uint64_t)a->mla.kv_lora_rank + a->mla.qk_rope_head_dim;
+    case CSN_DIM_KV_B: return (uint64_t)a->n_heads * (a->mla.qk_nope_head_dim + a->mla.v_head_dim);
+    case CSN_DIM_KDA: return (uint64_t)a->linear_n_value_heads * a->linear_value_head_dim;
+    case CSN_DIM_KDA_HEAD: return a->linear_value_head_dim;
+    case CSN_DIM_KDA_HEADS: return a->linear_n_value_heads;
+    case CSN_DIM_KDA_CONV: return a->linear_conv_kernel_dim;
     case CSN_DIM_NONE: break;
     }
     return 0;
@@ -118,9 +132,29 @@ static caisson_status find_source(planner *p, const csn_name_row *row, place at,
     return CAISSON_OK;
 }
 
+/* A small tensor of which only the number of elements is known. */
+static caisson_status check_count(planner *p, const csn_name_row *row, const csn_tensor *t,
+                                  csn_convert_item *item) {
+    const csn_arch *a = &p->s->arch;
+    uint64_t cols = row->cols == CSN_DIM_NONE ? 1 : dim_of(a, row->cols);
+    uint64_t need = dim_of(a, row->rows) * cols;
+    uint64_t n = 0;
+    (void)csn_shape_count(&t->shape, &n);
+    if (n < need || n > INT32_MAX) {
+        return CSN_FAIL(p->err, CAISSON_E_PARSE, .section = "directory", .tensor = t->name,
+                        .what = "fewer elements than the model's configuration needs",
+                        CSN_VALUES(need, n));
+    }
+    item->shape = row->cols == CSN_DIM_NONE ? (csn_shape){.n_dims = 1, .dim = {n}} : t->shape;
+    return CAISSON_OK;
+}
+
 static caisson_status check_shape(planner *p, const csn_name_row *row, place at,
                                   const csn_tensor *t, csn_convert_item *item) {
     const csn_arch *a = &p->s->arch;
+    if ((row->flags & CSN_ROW_ANY_SHAPE) != 0) {
+        return check_count(p, row, t, item);
+    }
     csn_shape want = {.n_dims = row->cols == CSN_DIM_NONE ? 1 : 2,
                       .dim = {dim_of(a, row->rows), dim_of(a, row->cols)}};
     item->shape = want;
@@ -208,6 +242,26 @@ static caisson_status add(planner *p, const csn_name_row *row, place at) {
     return CAISSON_OK;
 }
 
+/* True for "model.layers.I.*" with I from n_layers on, as this checkpoint spells it. */
+static bool is_behind_last_layer(const planner *p, csn_str name) {
+    csn_str rest = name;
+    csn_str layers = CSN_STR("layers.");
+    size_t skip = strlen(p->prefix) + (p->skips_model ? 0 : strlen("model."));
+    if (p->s->gguf != NULL || rest.len < skip) {
+        return false;
+    }
+    rest = csn_str_make(rest.ptr + skip, rest.len - skip);
+    if (!csn_str_starts(rest, layers)) {
+        return false;
+    }
+    uint64_t i = 0;
+    size_t k = layers.len;
+    for (; k < rest.len && rest.ptr[k] >= '0' && rest.ptr[k] <= '9' && i < UINT32_MAX; k++) {
+        i = i * 10 + (uint64_t)(rest.ptr[k] - '0');
+    }
+    return k > layers.len && k < rest.len && rest.ptr[k] == '.' && i >= p->s->arch.n_layers;
+}
+
 /* Tensors that carry no weights of the language model. */
 static bool may_drop(const planner *p, csn_str name) {
     static const char *const gguf[] = {"rope_freqs.weight", "rope_factors_long.weight",
@@ -221,6 +275,9 @@ static bool may_drop(const planner *p, csn_str name) {
         if (csn_str_starts(name, csn_str_from(p->s->family->drops[i]))) {
             return true;
         }
+    }
+    if (p->s->family->drops_next_layers && is_behind_last_layer(p, name)) {
+        return true;
     }
     return csn_str_ends(name, CSN_STR("rotary_emb.inv_freq")); /* follows from rope_theta */
 }
@@ -262,13 +319,16 @@ static caisson_status has_router(planner *p, uint32_t layer, bool *ret) {
 static caisson_status add_layer(planner *p, uint32_t layer) {
     const csn_name_table *const *tables = p->s->family->tables;
     bool is_mixture;
+    const csn_arch *a = &p->s->arch;
+    bool is_kda = layer < a->n_layer_types && a->layer_types[layer] == CSN_LAYER_KDA;
     CSN_TRY(has_router(p, layer, &is_mixture));
     for (size_t i = 0; tables[i] != NULL; i++) {
         for (size_t k = 0; k < tables[i]->n; k++) {
             const csn_name_row *row = &tables[i]->rows[k];
             bool of_mixture = (row->flags & (CSN_ROW_MIXTURE | CSN_ROW_EXPERT)) != 0;
             if (!is_layer_row(row) || (is_mixture && (row->flags & CSN_ROW_FFN) != 0) ||
-                (!is_mixture && of_mixture)) {
+                (!is_mixture && of_mixture) ||
+                (row->flags & (is_kda ? CSN_ROW_MLA : CSN_ROW_KDA)) != 0) {
                 continue;
             }
             uint32_t n = (row->flags & CSN_ROW_EXPERT) != 0 ? p->s->arch.moe.n_experts : 1;
@@ -377,10 +437,30 @@ static bool fits(const csn_dtype *d, const csn_shape *shape) {
            csn_encoded_nbytes(d, shape, &any, &ignored, &e) == CAISSON_OK;
 }
 
-/* Small matrices whose errors decide which weights run at all. */
+static bool ends_with_one(csn_str name, const char *const *suffixes) {
+    for (; *suffixes != NULL; suffixes++) {
+        if (csn_str_ends(name, csn_str_from(*suffixes))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Small matrices whose errors decide which weights run at all, or grow from token to token. */
 static bool stays_f16(csn_str name) {
-    return csn_str_ends(name, CSN_STR("mlp.gate.weight")) ||
-           csn_str_ends(name, CSN_STR("shared_expert_gate.weight"));
+    static const char *const suffixes[] = {"mlp.gate.weight",          "shared_expert_gate.weight",
+                                           "self_attn.g_proj.weight",  "kda_attn.f_a_proj.weight",
+                                           "kda_attn.f_b_proj.weight", "kda_attn.b_proj.weight",
+                                           "kda_attn.g_a_proj.weight", "kda_attn.g_b_proj.weight",
+                                           "_res_proj.weight",         NULL};
+    return ends_with_one(name, suffixes);
+}
+
+/* Vectors of which f16 would lose what counts: differences of biases around 8, logarithms. */
+static bool stays_f32(csn_str name) {
+    static const char *const suffixes[] = {"mlp.expert_bias", "kda_attn.A_log", "kda_attn.dt_bias",
+                                           NULL};
+    return ends_with_one(name, suffixes);
 }
 
 /* small: the dtype of what is no weight matrix. */
@@ -389,6 +469,9 @@ static const csn_dtype *pick(const csn_convert_item *item, const csn_dtype *quan
     uint64_t n = 0;
     if (quant->is_float) {
         return quant; /* f32, f16, bf16: everything, norms too */
+    }
+    if (stays_f32(item->name)) {
+        return dtype("f32");
     }
     (void)csn_shape_count(&item->shape, &n);
     if (item->shape.n_dims != 2 || n < 32 || stays_f16(item->name)) {

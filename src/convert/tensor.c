@@ -98,9 +98,12 @@ static void source_grid(const csn_convert_item *item, uint64_t *rows, uint64_t *
     const csn_shape *shape = &item->source->shape;
     *rows = csn_convert_source_rows(item->source);
     *cols = shape->n_dims > 1 ? shape->dim[shape->n_dims - 1] : 1;
-    if (shape->n_dims == 1 && item->permute == 0) {
+    if ((shape->n_dims == 1 && item->permute == 0) || shape->n_dims > 3) {
         *rows = 1;
-        *cols = shape->dim[0];
+        *cols = 1;
+        for (uint32_t i = 0; i < shape->n_dims; i++) {
+            *cols *= shape->dim[i]; /* counted when the plan was made */
+        }
     }
 }
 

@@ -108,9 +108,15 @@ static caisson_status prune_columns(struct pruner *p, const csn_weight *w, uint6
 static caisson_status prune_heads(struct pruner *p, uint32_t i_layer, caisson_error *err) {
     const csn_layer *l = &p->plan->layers[i_layer];
     uint8_t *bits = p->heads + i_layer * csn_bit_row_bytes(p->arch->n_heads);
+    bool has_no_rows = l->mla != NULL || l->kda != NULL; /* then the mask counts arch's heads */
     if (p->o->head_sparsity == 0) {
-        set_bits(bits, 0, l->n_heads);
+        set_bits(bits, 0, has_no_rows ? p->arch->n_heads : l->n_heads);
         return CAISSON_OK;
+    }
+    if (has_no_rows) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "masks",
+                        .what = "heads of latent and linear attention cannot be pruned",
+                        CSN_AT(i_layer));
     }
     uint8_t *columns; /* bits of o_proj's columns */
     uint64_t ignored;

@@ -12,6 +12,7 @@ enum {
     DEFAULT_UBATCH = 512,
     MAX_CTX = 1 << 20 /* positions whose angles csn_sincos serves */
 };
+#define STATE_LOST UINT32_MAX
 
 struct csn_session {
     csn_model *model;
@@ -21,6 +22,10 @@ struct csn_session {
     csn_kv kv;
     csn_forward forward;
     uint32_t n_ctx, n_ubatch, n_past;
+    /* Of a recurrent plan only: the tokens seen, and how many of them its states have seen;
+     * STATE_LOST after an eval that failed. */
+    int32_t *ids; /* [n_ctx] */
+    uint32_t n_state;
     float *logits; /* [n_rows_cap][vocab] */
     uint64_t n_rows_cap, n_rows;
 };
@@ -47,6 +52,7 @@ static void use(csn_session *s, const csn_variant *v) {
     s->forward.plan = v->plan;
     s->forward.active = v->active;
     s->n_past = 0;
+    s->n_state = STATE_LOST;
     s->n_rows = 0;
 }
 
@@ -92,6 +98,9 @@ caisson_status csn_session_new(csn_model *model, const csn_session_options *opti
         status =
             csn_forward_init(first->plan, s->pool, options->compute, s->n_ubatch, &s->forward, err);
     }
+    if (status == CAISSON_OK && first->plan->is_recurrent) {
+        status = CSN_NEW(s->n_ctx, &s->ids, err);
+    }
     if (status != CAISSON_OK) {
         csn_session_free(s);
         return status;
@@ -109,6 +118,7 @@ void csn_session_free(csn_session *s) {
     csn_kv_free(&s->kv);
     csn_pool_free(s->pool);
     csn_free_aligned(s->logits);
+    csn_free(s->ids);
     csn_variants_done(&s->variants);
     csn_free(s);
 }
@@ -231,6 +241,30 @@ static caisson_status all_rows(struct request *r, uint32_t i0, uint32_t n, caiss
     return CAISSON_OK;
 }
 
+/* One batch at position pos. */
+static caisson_status forward(csn_session *s, const int32_t *ids, uint32_t pos, uint32_t n,
+                              uint64_t row0, bool use_long, const csn_progress *progress,
+                              caisson_error *err) {
+    s->n_state = STATE_LOST;
+    CSN_TRY(csn_forward_run(&s->forward, &s->kv, ids, pos, n, row0, use_long, progress, err));
+    s->n_state = pos + n;
+    return CAISSON_OK;
+}
+
+/* Brings states that are elsewhere to n_past, past the taps, which saw these tokens. */
+static caisson_status replay(csn_session *s, bool use_long, const csn_progress *progress,
+                             caisson_error *err) {
+    const csn_tap *tap = s->forward.ops.tap;
+    caisson_status status = CAISSON_OK;
+    s->forward.ops.tap = NULL;
+    for (uint32_t pos = 0; pos < s->n_past && status == CAISSON_OK; pos += s->n_ubatch) {
+        uint32_t n = s->n_past - pos < s->n_ubatch ? s->n_past - pos : s->n_ubatch;
+        status = forward(s, s->ids + pos, pos, n, n, use_long, progress, err);
+    }
+    s->forward.ops.tap = tap;
+    return status;
+}
+
 static caisson_status run(void *ctx, caisson_error *err) {
     struct request *r = ctx;
     csn_session *s = r->s;
@@ -239,13 +273,16 @@ static caisson_status run(void *ctx, caisson_error *err) {
     /* longrope: all tokens of one call use the table of its last position */
     bool use_long =
         s->now->plan->rope_original != 0 && s->n_past + r->n > s->now->plan->rope_original;
+    if (s->ids != NULL && s->n_state != s->n_past) {
+        CSN_TRY(replay(s, use_long, watched ? &layers : NULL, err));
+    }
     while (r->n_done < r->n) {
         uint32_t n = r->n - r->n_done < s->n_ubatch ? r->n - r->n_done : s->n_ubatch;
         bool is_last = r->n_done + n == r->n;
         bool all = r->want_all || s->forward.ops.tap != NULL;
         uint64_t row0 = all ? 0 : is_last ? n - 1 : n;
-        CSN_TRY(csn_forward_run(&s->forward, &s->kv, r->ids + r->n_done, s->n_past + r->n_done, n,
-                                row0, use_long, watched ? &layers : NULL, err));
+        CSN_TRY(forward(s, r->ids + r->n_done, s->n_past + r->n_done, n, row0, use_long,
+                        watched ? &layers : NULL, err));
         if (r->want_all) {
             CSN_TRY(all_rows(r, r->n_done, n, err));
         } else if (is_last) {
@@ -271,6 +308,9 @@ caisson_status csn_session_eval(csn_session *s, const int32_t *ids, uint32_t n, 
                         .progress = progress};
     s->n_rows = 0;
     CSN_TRY(csn_store_guarded(csn_model_store(s->model), run, &r, err));
+    if (s->ids != NULL) {
+        memcpy(s->ids + s->n_past, ids, n * sizeof(*ids));
+    }
     s->n_past += n;
     s->n_rows = want_all && on_row != NULL ? 0 : rows;
     return CAISSON_OK;

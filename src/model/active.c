@@ -68,8 +68,23 @@ static caisson_status copy_bits(struct maker *m, const uint8_t *bits, uint64_t n
     return CAISSON_OK;
 }
 
+/* Heads of latent and linear attention run all or not at all. */
+static caisson_status check_heads(const struct maker *m, const csn_layer *l, const uint8_t *bits,
+                                  caisson_error *err) {
+    if (csn_bit_count(bits, m->arch->n_heads) != m->arch->n_heads) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "masks", .tensor = m->mask->name,
+                        .what = l->mla != NULL ? "heads of latent attention cannot be masked"
+                                               : "heads of linear attention cannot be masked",
+                        CSN_VALUES(m->arch->n_heads, csn_bit_count(bits, m->arch->n_heads)));
+    }
+    return CAISSON_OK;
+}
+
 static caisson_status set_heads(struct maker *m, const csn_layer *l, const uint8_t *bits,
                                 csn_active_visit *v, caisson_error *err) {
+    if (l->mla != NULL || l->kda != NULL) {
+        return check_heads(m, l, bits, err);
+    }
     CSN_TRY(check_row(m, bits, m->arch->n_heads, l->n_heads,
                       "the layer has another number of heads than the mask", err));
     if (csn_bit_count(bits, l->n_heads) == l->n_heads) {
@@ -127,6 +142,11 @@ static caisson_status set_visit(struct maker *m, uint32_t i, caisson_error *err)
     const csn_layer *l = &m->plan->layers[i_layer];
     csn_active_visit *v = &m->out->visits[i];
     v->is_off = !csn_bit(m->mask->gates, i_layer);
+    if (v->is_off && m->plan->res_block != 0) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "masks", .tensor = m->mask->name,
+                        .what = "layers of a model with attention residuals cannot be masked",
+                        CSN_AT(i_layer));
+    }
     if (v->is_off) {
         m->any_off = true;
         return CAISSON_OK;

@@ -7,6 +7,8 @@
 static uint64_t widest_input(const csn_plan *p) {
     uint64_t w = p->hidden;
     w = p->max_q > w ? p->max_q : w;
+    w = p->max_low > w ? p->max_low : w;
+    w = p->max_latent > w ? p->max_latent : w;
     return p->max_ffn > w ? p->max_ffn : w;
 }
 
@@ -14,6 +16,17 @@ struct array { /* [n][width] floats at *to */
     float **to;
     uint64_t n, width;
 };
+
+static uint64_t rope_pairs(const csn_plan *p) {
+    const csn_rope *last = p->n_ropes > 0 ? &p->ropes[p->n_ropes - 1] : NULL;
+    return last != NULL ? last->before + last->rotary_dim / 2 : 0;
+}
+
+static uint64_t scratch_floats(const csn_plan *p, unsigned n_threads) {
+    uint64_t full = csn_attention_scratch(p, n_threads);
+    uint64_t latent = csn_mla_scratch(p, n_threads);
+    return full > latent ? full : latent;
+}
 
 /* Where the arrays lie in one block of memory, in floats; false on overflow. */
 static bool lay_out(const struct array *arrays, size_t n_arrays, uint64_t *offsets,
@@ -40,7 +53,6 @@ caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_comput
                       .quantise = csn_kernel_quantise_x8(),
                       .take_exact = csn_kernel_take_exact()};
     uint64_t cols = widest_input(plan);
-    uint64_t half = (uint64_t)plan->layers[0].head_dim / 2;
     bool int8 = compute == CSN_COMPUTE_INT8;
     uint64_t n_mixed = plan->max_experts != 0 ? max_n : 0;
     float *picks;
@@ -56,11 +68,13 @@ caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_comput
         {&f.att, max_n, plan->max_q},
         {&f.k, max_n, plan->max_kv},
         {&f.v, max_n, plan->max_kv},
-        {&f.gate, max_n, plan->max_ffn},
-        {&f.up, max_n, plan->max_ffn},
-        {&f.cos, max_n * plan->n_ropes, half},
-        {&f.sin, max_n * plan->n_ropes, half},
-        {&f.scratch, csn_attention_scratch(plan, csn_pool_n_threads(pool)), 1},
+        {&f.gate, max_n, plan->max_gate},
+        {&f.up, max_n, plan->max_gate},
+        {&f.low, max_n, plan->max_low},
+        {&f.res, max_n * csn_plan_n_res(plan, plan->n_layers), plan->hidden},
+        {&f.cos, max_n, rope_pairs(plan)},
+        {&f.sin, max_n, rope_pairs(plan)},
+        {&f.scratch, scratch_floats(plan, csn_pool_n_threads(pool)), 1},
         {&f.ops.scaled, int8 ? max_n : 0, cols},
         {&f.mixed, n_mixed, plan->hidden},
         {&f.moe.logits, max_n, plan->max_experts},
@@ -169,19 +183,47 @@ static void project(csn_forward *f, const csn_weight *w, const float *in, uint64
     csn_block_add(&f->ops, h, f->x, n, dim);
 }
 
-/* next: the layer that follows; NULL: the head. */
-static caisson_status ffn(csn_forward *f, const csn_layer *l, const csn_layer *next,
-                          const csn_active_visit *active, float *h, uint64_t n,
-                          caisson_error *err) {
+/* x = norm of rows [row0, row0 + n) of the stream, or of what attention residuals make of it where
+ * `n_res` blocks are kept. */
+static void read_stream(csn_forward *f, const float *res_w, uint32_t n_res, const float *norm,
+                        uint64_t row0, uint64_t n) {
     const csn_plan *p = f->plan;
     uint64_t dim = p->hidden;
-    csn_block_norm(&f->ops, h, dim, l->pre_ffn_norm, p->norm_eps, f->x, dim, n, dim);
+    const float *from = f->h + row0 * dim;
+    if (n_res > 0) {
+        csn_block_attn_res(&f->ops, p, res_w, f->res + row0 * dim, f->max_n * dim, n_res, from,
+                           f->x, n);
+        from = f->x;
+    }
+    csn_block_norm(&f->ops, from, dim, norm, p->norm_eps, f->x, dim, n, dim);
+}
+
+/* The layers of a block add to zero; what the stream was is kept. */
+static void begin_block(csn_forward *f, uint32_t i_layer, uint64_t n) {
+    const csn_plan *p = f->plan;
+    if (p->res_block == 0 || i_layer % p->res_block != 0) {
+        return;
+    }
+    size_t nbytes = (size_t)(n * p->hidden) * sizeof(float);
+    uint64_t stride = f->max_n * p->hidden;
+    memcpy(f->res + csn_plan_n_res(p, i_layer) * stride, f->h, nbytes);
+    memset(f->h, 0, nbytes);
+}
+
+/* Of rows [row0, row0 + n). next: the layer that follows; NULL: the head. */
+static caisson_status ffn(csn_forward *f, const csn_layer *l, uint32_t i_layer,
+                          const csn_layer *next, const csn_active_visit *active, uint64_t row0,
+                          uint64_t n, caisson_error *err) {
+    const csn_plan *p = f->plan;
+    uint64_t dim = p->hidden;
+    float *h = f->h + row0 * dim;
+    read_stream(f, l->ffn_res, csn_plan_n_res(p, i_layer + 1), l->pre_ffn_norm, row0, n);
     if (l->moe == NULL) {
         csn_ops_expect(&f->ops, &l->down, NULL, NULL);
         csn_block_gate_up(&f->ops, &p->act, &l->gate, &l->up, active != NULL ? active->ffn : NULL,
                           f->x, dim, n, f->gate, f->up);
         if (next != NULL) {
-            csn_ops_expect(&f->ops, &next->q, &next->k, &next->v);
+            csn_ops_expect(&f->ops, next->first[0], next->first[1], next->first[2]);
         } else {
             csn_ops_expect(&f->ops, &p->head, NULL, NULL);
         }
@@ -198,37 +240,56 @@ static caisson_status ffn(csn_forward *f, const csn_layer *l, const csn_layer *n
     return CAISSON_OK;
 }
 
+/* Attention of x; the result, [n][l->o.m.cols]. */
+static const float *attention(csn_forward *f, csn_kv *kv, const csn_layer *l,
+                              const csn_active_visit *active, const csn_place *at) {
+    const csn_plan *p = f->plan;
+    const csn_attn_memory mem = {
+        f->q, f->att, f->k, f->v, f->gate, f->up, f->low, f->scratch,
+    };
+    if (l->kda != NULL) {
+        return csn_block_kda(&f->ops, p, l, kv, at, &mem, f->x);
+    }
+    if (l->mla != NULL) {
+        return csn_block_mla(&f->ops, p, l, kv, at, &mem, f->x);
+    }
+    const csn_runs *q_runs = active != NULL ? active->q : NULL;
+    const csn_runs *kv_runs = active != NULL ? active->kv : NULL;
+    csn_linear items[3] = {{&l->q, f->q, l->q.m.rows, q_runs},
+                           {&l->k, f->k, l->k.m.rows, kv_runs},
+                           {&l->v, f->v, l->v.m.rows, kv_runs}};
+    csn_qkv qkv = {f->q, f->k, f->v, at->cos, at->sin};
+    csn_ops_expect(&f->ops, &l->o, NULL, NULL);
+    csn_ops_linear_normed(&f->ops, items, 3, f->x, p->hidden, at->n, NULL, NULL);
+    csn_block_attention(&f->ops, p, l, kv, active, at->i_visit, at->pos0, at->row0, at->n, &qkv,
+                        f->att, f->scratch);
+    return f->att;
+}
+
 /* Visit i of a layer. */
 static caisson_status layer(csn_forward *f, csn_kv *kv, uint32_t i, uint32_t pos0, uint64_t n,
                             uint64_t row0, caisson_error *err) {
     const csn_plan *p = f->plan;
-    const csn_layer *l = &p->layers[i % p->n_layers];
+    uint32_t i_layer = i % p->n_layers;
+    const csn_layer *l = &p->layers[i_layer];
     const csn_active_visit *active = f->active != NULL ? &f->active->visits[i] : NULL;
     if (active != NULL && active->is_off) {
         return CAISSON_OK;
     }
-    const csn_runs *q_runs = active != NULL ? active->q : NULL;
-    const csn_runs *kv_runs = active != NULL ? active->kv : NULL;
-    uint64_t dim = p->hidden;
-    uint64_t q_dim = l->q.m.rows;
-    uint64_t kv_dim = l->k.m.rows;
-    uint64_t table = (uint64_t)l->i_rope * f->max_n * (l->head_dim / 2);
-    csn_block_norm(&f->ops, f->h, dim, l->input_norm, p->norm_eps, f->x, dim, n, dim);
-    csn_linear items[3] = {{&l->q, f->q, q_dim, q_runs},
-                           {&l->k, f->k, kv_dim, kv_runs},
-                           {&l->v, f->v, kv_dim, kv_runs}};
-    csn_ops_expect(&f->ops, &l->o, NULL, NULL);
-    csn_ops_linear_normed(&f->ops, items, 3, f->x, dim, n, NULL, NULL);
-    csn_qkv qkv = {f->q, f->k, f->v, f->cos + table, f->sin + table};
-    csn_block_attention(&f->ops, p, l, kv, active, i, pos0, row0, n, &qkv, f->att, f->scratch);
-    float *h = f->h + row0 * dim;
+    uint64_t table = p->ropes[l->i_rope].before * f->max_n;
+    csn_place at = {i, pos0, row0, n, f->cos + table, f->sin + table};
+    read_stream(f, l->attn_res, csn_plan_n_res(p, i_layer), l->input_norm, 0, n);
+    begin_block(f, i_layer, n);
+    const float *result = attention(f, kv, l, active, &at);
     if (l->moe == NULL && (active == NULL || active->ffn == NULL)) { /* else other rows are read */
         csn_ops_expect(&f->ops, &l->gate, &l->up, NULL);
     }
-    project(f, &l->o, f->att + row0 * q_dim, q_dim, l->post_attn_norm, h, n - row0);
+    uint64_t width = l->o.m.cols;
+    project(f, &l->o, result + row0 * width, width, l->post_attn_norm, f->h + row0 * p->hidden,
+            n - row0);
     bool is_last = i + 1 == csn_plan_n_visits(p);
     const csn_layer *next = is_last ? NULL : &p->layers[(i + 1) % p->n_layers];
-    return ffn(f, l, next, active, h, n - row0, err);
+    return ffn(f, l, i_layer, next, active, row0, n - row0, err);
 }
 
 caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, uint32_t pos0,
@@ -238,7 +299,7 @@ caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, u
     struct embed e = {p, ids, f->h};
     csn_ops_each(&f->ops, n, embed_span, &e);
     for (uint32_t i = 0; i < p->n_ropes; i++) {
-        uint64_t table = (uint64_t)i * f->max_n * (p->layers[0].head_dim / 2);
+        uint64_t table = p->ropes[i].before * f->max_n;
         csn_rope_tables(&p->ropes[i], use_long, pos0, (uint32_t)n, f->cos + table, f->sin + table);
     }
     uint32_t n_visits = csn_plan_n_visits(p);
@@ -281,12 +342,11 @@ static void finish_rows(void *ctx, uint64_t n, uint64_t r0, uint64_t r1) {
 void csn_forward_logits(csn_forward *f, uint64_t row0, uint64_t rows, float *logits) {
     const csn_plan *p = f->plan;
     uint64_t dim = p->hidden;
-    csn_block_norm(&f->ops, f->h + row0 * dim, dim, p->final_norm, p->norm_eps, f->x, dim, rows,
-                   dim);
+    read_stream(f, p->output_res, csn_plan_n_res(p, p->n_layers), p->final_norm, row0, rows);
     struct finish a = {f, logits};
     csn_linear item = {&p->head, logits, p->vocab, NULL};
     const csn_layer *first = p->layers; /* of the next token */
-    csn_ops_expect(&f->ops, &first->q, &first->k, &first->v);
+    csn_ops_expect(&f->ops, first->first[0], first->first[1], first->first[2]);
     csn_ops_linear_normed(&f->ops, &item, 1, f->x, dim, rows, finish_rows, &a);
     for (uint64_t t = 0; t < rows && p->head.rows < p->vocab; t++) {
         memset(logits + t * p->vocab + p->head.rows, 0, (p->vocab - p->head.rows) * sizeof(float));

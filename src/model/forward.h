@@ -17,8 +17,10 @@ typedef struct csn_forward {
     float *x;         /* [max_n][hidden] normalised */
     float *q, *att;   /* [max_n][max_q] */
     float *k, *v;     /* [max_n][max_kv] */
-    float *gate, *up; /* [max_n][max_ffn] */
-    float *cos, *sin; /* [n_ropes][max_n][head_dim / 2] */
+    float *gate, *up; /* [max_n][max_gate] */
+    float *low;       /* [max_n][max_low] */
+    float *res;       /* [blocks][max_n][hidden] the stream at the start of each block of layers */
+    float *cos, *sin; /* of each rope [max_n][rotary_dim / 2] */
     float *scratch;
     float *mixed; /* [max_n][hidden] result of a mixture, when there is one */
     csn_moe_memory moe;

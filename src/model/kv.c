@@ -7,12 +7,44 @@ struct head_bytes {
     uint64_t k, v; /* of one kv head, multiples of 64 */
 };
 
+static uint64_t whole_blocks(uint32_t n_ctx) {
+    return ((uint64_t)n_ctx + CSN_KV_BLOCK - 1) / CSN_KV_BLOCK * CSN_KV_BLOCK;
+}
+
+/* Values of latent attention are the first of each key. */
+static bool latent_sizes(const csn_mla *mla, uint32_t n_ctx, csn_kv_type type,
+                         struct head_bytes *ret) {
+    ret->k = 0;
+    return csn_mul(whole_blocks(n_ctx), csn_kv_v_row_bytes(type, mla->n_latent + mla->n_rope),
+                   &ret->v) &&
+           csn_align_up(ret->v, 64, &ret->v);
+}
+
 static bool sizes(const csn_layer *l, uint32_t n_ctx, csn_kv_type type_k, csn_kv_type type_v,
                   struct head_bytes *ret) {
-    uint64_t n = ((uint64_t)n_ctx + CSN_KV_BLOCK - 1) / CSN_KV_BLOCK * CSN_KV_BLOCK;
+    if (l->mla != NULL) {
+        return latent_sizes(l->mla, n_ctx, type_k, ret);
+    }
+    uint64_t n = whole_blocks(n_ctx);
     return csn_mul(n / CSN_KV_TILE, csn_kv_k_tile_bytes(type_k, l->head_dim), &ret->k) &&
            csn_mul(n, csn_kv_v_row_bytes(type_v, l->head_dim), &ret->v) &&
            csn_align_up(ret->k, 64, &ret->k) && csn_align_up(ret->v, 64, &ret->v);
+}
+
+/* Floats of a KDA layer's convolutions; the plan bounds all factors. */
+static uint64_t conv_floats(const csn_kda *kda) {
+    return 3 * (uint64_t)(kda->conv_width - 1) * kda->n_heads * kda->dim;
+}
+
+static bool layer_bytes(const csn_layer *l, const csn_kv *kv, uint64_t *ret) {
+    if (l->kda != NULL) {
+        uint64_t floats = conv_floats(l->kda) + l->kda->n_heads * csn_kda_head_floats(l->kda);
+        return csn_mul(floats, sizeof(float), ret) && csn_align_up(*ret, 64, ret);
+    }
+    struct head_bytes b;
+    uint64_t one;
+    return sizes(l, kv->n_ctx, kv->type_k, kv->type_v, &b) && csn_add(b.k, b.v, &one) &&
+           csn_mul(one, l->n_kv_heads, ret);
 }
 
 caisson_status csn_kv_new(const csn_plan *plan, uint32_t n_ctx, csn_kv_type type_k,
@@ -23,13 +55,10 @@ caisson_status csn_kv_new(const csn_plan *plan, uint32_t n_ctx, csn_kv_type type
     uint64_t total = 0;
     bool fits = true;
     for (uint32_t i = 0; i < n_visits && fits; i++) {
-        const csn_layer *l = &plan->layers[i % plan->n_layers];
-        struct head_bytes b;
-        uint64_t one;
         uint64_t layer;
         kv.visit_offset[i] = total;
-        fits = sizes(l, n_ctx, type_k, type_v, &b) && csn_add(b.k, b.v, &one) &&
-               csn_mul(one, l->n_kv_heads, &layer) && csn_add(total, layer, &total);
+        fits = layer_bytes(&plan->layers[i % plan->n_layers], &kv, &layer) &&
+               csn_add(total, layer, &total);
     }
     size_t bytes;
     caisson_status s;
@@ -61,9 +90,21 @@ csn_kv_head csn_kv_get(const csn_kv *kv, const csn_layer *l, uint32_t i_visit, u
     struct head_bytes b = {0, 0};
     (void)sizes(l, kv->n_ctx, kv->type_k, kv->type_v, &b); /* checked by csn_kv_new */
     uint8_t *base = kv->bytes + kv->visit_offset[i_visit] + i_head * (b.k + b.v);
+    if (l->mla != NULL) {
+        return (csn_kv_head){.type_k = kv->type_k,
+                             .type_v = kv->type_k,
+                             .v = base,
+                             .head_dim = l->mla->n_latent + l->mla->n_rope,
+                             .v_dim = l->mla->n_latent};
+    }
     return (csn_kv_head){.type_k = kv->type_k,
                          .type_v = kv->type_v,
                          .k = base,
                          .v = base + b.k,
                          .head_dim = l->head_dim};
+}
+
+csn_kda_state csn_kv_get_kda(const csn_kv *kv, const csn_layer *l, uint32_t i_visit) {
+    float *base = (float *)(void *)(kv->bytes + kv->visit_offset[i_visit]);
+    return (csn_kda_state){.conv = base, .s = base + conv_floats(l->kda)};
 }

@@ -91,8 +91,46 @@ static void number(csn_jw *w, csn_str key, uint64_t v) {
     csn_jw_u64(w, v);
 }
 
+static void describe_kda(const csn_kda *kda, csn_jw *w) {
+    block(w, "Kimi Delta Attention", "arch.layer_types says Kda");
+    if (kda->bound < 0.0f) {
+        block(w, "bounded decay", "arch.kda_gate_lower_bound is below 0");
+    }
+    block(w, kda->gate_a != NULL ? "output gate of low rank" : "output gate of full rank",
+          kda->gate_a != NULL ? "kda_attn.g_a_proj.weight is there"
+                              : "kda_attn.g_proj.weight is there");
+}
+
+static void describe_mla(const csn_model *m, const csn_mla *mla, csn_jw *w) {
+    const csn_arch *a = csn_model_arch(m);
+    block(w, "latent attention, all keys", "arch.mla");
+    if (mla->q_a != NULL) {
+        block(w, "queries of low rank", "arch.mla.q_lora_rank");
+    }
+    if (a->mla.nope) {
+        block(w, "no rope", "arch.mla.nope");
+    } else {
+        block(w, mla->has_pairs ? "rope, interleaved pairs" : "rope",
+              mla->has_pairs ? "arch.mla has caisson.rope_interleave" : "arch.rope_theta");
+        if (a->yarn.present) {
+            block(w, "YaRN", "arch.yarn");
+        }
+    }
+    if (mla->gate != NULL) {
+        block(w, "output gate", "self_attn.g_proj.weight is there");
+    }
+}
+
 static void describe_attention(const csn_model *m, uint32_t i, csn_jw *w) {
     const csn_arch *a = csn_model_arch(m);
+    if (m->plan.layers[i].kda != NULL) {
+        describe_kda(m->plan.layers[i].kda, w);
+        return;
+    }
+    if (m->plan.layers[i].mla != NULL) {
+        describe_mla(m, m->plan.layers[i].mla, w);
+        return;
+    }
     const csn_layer *l = &m->plan.layers[i];
     const csn_rope *r = &m->plan.ropes[l->i_rope];
     if (l->window == 0) {
@@ -184,7 +222,7 @@ void csn_model_describe_layer(const csn_model *m, uint32_t i_layer, csn_jw *w) {
     number(w, CSN_STR("heads"), l->n_heads);
     number(w, CSN_STR("kv_heads"), l->n_kv_heads);
     number(w, CSN_STR("head_dim"), l->head_dim);
-    number(w, CSN_STR("rotary_dim"), m->plan.ropes[l->i_rope].rotary_dim);
+    number(w, CSN_STR("rotary_dim"), l->kda != NULL ? 0 : m->plan.ropes[l->i_rope].rotary_dim);
     number(w, CSN_STR("window"), l->window);
     number(w, CSN_STR("ffn"), l->ffn);
     if (l->moe != NULL) {
@@ -193,6 +231,9 @@ void csn_model_describe_layer(const csn_model *m, uint32_t i_layer, csn_jw *w) {
     }
     csn_jw_key(w, CSN_STR("blocks"));
     csn_jw_array(w);
+    if (m->plan.res_block != 0) {
+        block(w, "attention residuals", "arch has caisson.attn_res_block_size");
+    }
     block(w, "norm", "input_layernorm.weight is there");
     describe_attention(m, i_layer, w);
     block(w, "norm",

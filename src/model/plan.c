@@ -128,20 +128,34 @@ static csn_vec_act act_of(const csn_arch *a) {
                              a->has_situ_linear_beta ? (float)a->activation_situ_linear_beta : 0};
 }
 
+/* What does not go together with latent attention and with attention residuals. */
+static caisson_status check_latent(const csn_arch *a, caisson_error *err) {
+    if (a->mla.present && (a->sliding_window != 0 || a->longrope.present ||
+                           a->attention_heads_per_layer != NULL || a->attn_v_norm)) {
+        return refuse(err, "mla",
+                      "latent attention runs without windows, longrope, norms of values and with "
+                      "one number of heads");
+    }
+    if (a->attn_res_block_size != 0 &&
+        (a->num_loops != 1 || (a->n_layers - 1) / a->attn_res_block_size >= CSN_MAX_RES_BLOCKS)) {
+        return refuse(err, "caisson.attn_res_block_size",
+                      "attention residuals run in one pass and few blocks");
+    }
+    return CAISSON_OK;
+}
+
 /* Features of arch that this engine does not execute. */
 static caisson_status check_arch(const csn_arch *a, caisson_error *err) {
     for (uint32_t i = 0; i < a->n_layer_types && i < a->n_layers; i++) {
-        if (a->layer_types[i] != CSN_LAYER_FULL_ATTENTION &&
-            a->layer_types[i] != CSN_LAYER_SLIDING_ATTENTION) {
-            return refuse(err, "layer_types", "this build runs attention layers only");
+        if (a->layer_types[i] == CSN_LAYER_LINEAR_ATTENTION ||
+            a->layer_types[i] == CSN_LAYER_SHORT_CONV) {
+            return refuse(err, "layer_types", "this build runs layers of attention and KDA only");
         }
     }
     if (a->moe.present && a->moe.router_resonance) {
         return refuse(err, "moe.router_resonance", "this build routes by softmax or sigmoid only");
     }
-    if (a->mla.present) {
-        return refuse(err, "mla", "this build does not run latent attention");
-    }
+    CSN_TRY(check_latent(a, err));
     if (a->has_g3n) {
         return refuse(err, "g3n", "this build does not run this stack");
     }
@@ -211,8 +225,8 @@ static caisson_status plan_norms(struct csn_maker *m, uint32_t i, csn_layer *l,
                     &l->post_ffn_norm, err);
 }
 
-static caisson_status plan_attention(struct csn_maker *m, uint32_t i, csn_layer *l,
-                                     caisson_error *err) {
+static caisson_status plan_full_attention(struct csn_maker *m, uint32_t i, csn_layer *l,
+                                          caisson_error *err) {
     const csn_arch *a = m->arch;
     uint64_t hidden = m->plan->hidden;
     l->n_heads =
@@ -249,9 +263,56 @@ static caisson_status plan_attention(struct csn_maker *m, uint32_t i, csn_layer 
     if (csn_plan_has(m, name)) {
         CSN_TRY(get_norm(m, name, l->head_dim, &l->k_norm, err));
     }
-    bool is_local = csn_arch_is_local(a, i);
-    l->window = is_local ? a->sliding_window : 0;
+    l->window = csn_arch_is_local(a, i) ? a->sliding_window : 0;
+    l->first[0] = &l->q;
+    l->first[1] = &l->k;
+    l->first[2] = &l->v;
+    csn_plan_widen(&m->plan->max_q, q_rows);
+    csn_plan_widen(&m->plan->max_kv, kv_rows);
     return csn_rope_plan(a, i, m->arena, m->plan, &l->i_rope, err);
+}
+
+static caisson_status plan_attention(struct csn_maker *m, uint32_t i, csn_layer *l,
+                                     caisson_error *err) {
+    const csn_arch *a = m->arch;
+    if (i < a->n_layer_types && a->layer_types[i] == CSN_LAYER_KDA) {
+        return csn_kda_plan(m, i, l, err);
+    }
+    return a->mla.present ? csn_mla_plan(m, i, l, err) : plan_full_attention(m, i, l, err);
+}
+
+/* Norm weights times projection: the score of a vector is their product with v / rms(v). */
+static caisson_status get_res(struct csn_maker *m, csn_str norm, csn_str proj, const float **ret,
+                              caisson_error *err) {
+    uint64_t n = m->plan->hidden;
+    const float *a;
+    const float *b;
+    float *w;
+    CSN_TRY(csn_plan_vector(m, norm, n, 0.0f, &a, err));
+    CSN_TRY(csn_plan_vector(m, proj, n, 0.0f, &b, err));
+    CSN_TRY(CSN_ARENA_NEW(m->arena, (size_t)n, &w, err));
+    for (uint64_t i = 0; i < n; i++) {
+        w[i] = a[i] * b[i];
+    }
+    *ret = w;
+    return CAISSON_OK;
+}
+
+static caisson_status get_layer_res(struct csn_maker *m, uint32_t i, const char *prefix,
+                                    const float **ret, caisson_error *err) {
+    char norm[160];
+    char proj[160];
+    (void)snprintf(norm, sizeof(norm), "model.layers.%u.%s_norm.weight", i, prefix);
+    (void)snprintf(proj, sizeof(proj), "model.layers.%u.%s_proj.weight", i, prefix);
+    return get_res(m, csn_str_from(norm), csn_str_from(proj), ret, err);
+}
+
+static caisson_status plan_res(struct csn_maker *m, uint32_t i, csn_layer *l, caisson_error *err) {
+    if (m->plan->res_block == 0) {
+        return CAISSON_OK;
+    }
+    CSN_TRY(get_layer_res(m, i, "self_attention_res", &l->attn_res, err));
+    return get_layer_res(m, i, "mlp_res", &l->ffn_res, err);
 }
 
 static caisson_status plan_ffn(struct csn_maker *m, uint32_t i, csn_layer *l, caisson_error *err) {
@@ -285,6 +346,10 @@ static caisson_status plan_ends(struct csn_maker *m, caisson_error *err) {
         head = embed;
     }
     CSN_TRY(csn_plan_weight(m, head, 0, p->hidden, &p->head, err));
+    if (p->res_block != 0) {
+        CSN_TRY(get_res(m, CSN_STR("model.output_attn_res_norm.weight"),
+                        CSN_STR("model.output_attn_res_proj.weight"), &p->output_res, err));
+    }
     if (p->head.rows > p->vocab) {
         p->head.rows = p->vocab;
     }
@@ -317,10 +382,6 @@ static caisson_status check_unused(const struct csn_maker *m, caisson_error *err
     return CAISSON_OK;
 }
 
-static uint32_t widest(uint32_t a, uint64_t b) {
-    return b > a ? (uint32_t)b : a;
-}
-
 caisson_status csn_plan_make(csn_store *store, const csn_plan_part *parts, uint32_t n_parts,
                              csn_arena *arena, csn_plan *ret, caisson_error *err) {
     const csn_directory *dir = csn_store_dir(store);
@@ -340,6 +401,7 @@ caisson_status csn_plan_make(csn_store *store, const csn_plan_part *parts, uint3
                      .embed_multiplier = a->embed_multiplier,
                      .logit_multiplier = a->logit_multiplier,
                      .v_norm = a->attn_v_norm,
+                     .res_block = a->attn_res_block_size,
                      .act = act_of(a)};
     CSN_TRY(check_arch(a, err));
     double per_head = a->query_pre_attn_scalar > 0 ? a->query_pre_attn_scalar : a->head_dim;
@@ -369,13 +431,13 @@ caisson_status csn_plan_make(csn_store *store, const csn_plan_part *parts, uint3
         CSN_TRY(plan_attention(&m, i, l, err));
         CSN_TRY(plan_ffn(&m, i, l, err));
         CSN_TRY(add_biases(&m, i, l, err));
-        plan.max_q = widest(plan.max_q, l->q.m.rows);
-        plan.max_kv = widest(plan.max_kv, l->k.m.rows);
-        plan.max_ffn = widest(plan.max_ffn, l->ffn);
+        CSN_TRY(plan_res(&m, i, l, err));
+        csn_plan_widen(&plan.max_ffn, l->ffn);
+        csn_plan_widen(&plan.max_gate, l->ffn);
         if (l->moe != NULL) {
-            plan.max_experts = widest(plan.max_experts, l->moe->n_experts);
-            plan.max_top_k = widest(plan.max_top_k, l->moe->top_k);
-            plan.max_latent = widest(plan.max_latent, l->moe->latent != NULL ? l->moe->dim : 0);
+            csn_plan_widen(&plan.max_experts, l->moe->n_experts);
+            csn_plan_widen(&plan.max_top_k, l->moe->top_k);
+            csn_plan_widen(&plan.max_latent, l->moe->latent != NULL ? l->moe->dim : 0);
         }
     }
     plan.bytes_per_token += (plan.bytes_per_token - outside) * (a->num_loops - 1);

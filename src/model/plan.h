@@ -58,10 +58,45 @@ typedef struct csn_moe {
     float scale;                  /* and then multiplied by this */
 } csn_moe;
 
+/* Latent attention (MLA). Query heads are [n_nope | n_rope]; the cache holds [n_latent | n_rope] a
+ * position. */
+typedef struct csn_mla {
+    csn_weight q;           /* [n_heads][n_nope + n_rope], from q_a's result or the layer's input */
+    csn_weight *q_a;        /* or NULL */
+    const float *q_a_norm;  /* behind it */
+    csn_weight kv_a;        /* [n_latent + n_rope][hidden] */
+    const float *kv_a_norm; /* [n_latent] */
+    csn_weight kv_b;        /* [n_heads][n_nope rows for keys, n_v for values][n_latent] */
+    csn_weight *gate;       /* its sigmoid multiplies the result; or NULL */
+    uint32_t n_nope, n_rope, n_latent, n_v;
+    bool has_pairs; /* dims (2j, 2j + 1) rotate together, else halves */
+    float scale;
+} csn_mla;
+
+/* Kimi Delta Attention. Width = n_heads * dim. */
+typedef struct csn_kda {
+    csn_weight q, k, v;   /* [width][hidden] */
+    csn_weight f_a, f_b;  /* decay: [dim][hidden], [width][dim] */
+    csn_weight beta;      /* [n_heads][hidden] */
+    csn_weight *gate_a;   /* [dim][hidden] or NULL */
+    csn_weight gate;      /* [width], from gate_a's result or the layer's input */
+    const float *taps[3]; /* of q, k, v: [conv_width][width], the last is the present token's */
+    const float *rate;    /* [n_heads] */
+    const float *dt_bias; /* [width] */
+    const float *o_norm;  /* [dim] */
+    const float *q_norm, *k_norm; /* [dim] constants; with unit_eps */
+    float unit_eps;
+    float bound; /* below 0: the bounded decay (kernels/vec.h) */
+    uint32_t n_heads, dim, conv_width;
+} csn_kda;
+
+enum { CSN_MAX_KDA_DIM = 1024, CSN_MAX_RES_BLOCKS = 128 };
+
 /* Frequencies of a rotary embedding; layers of one kind share one. */
 typedef struct csn_rope {
     bool is_local; /* the table of sliding layers with a base of their own */
     uint32_t rotary_dim;
+    uint64_t before;            /* half the rotary dims of the tables in front of it */
     const float *inv_freq;      /* [rotary_dim / 2] */
     const float *inv_freq_long; /* longrope: used beyond the original context; else NULL */
     float magnitude;            /* cos and sin are multiplied by it */
@@ -71,11 +106,16 @@ typedef struct csn_layer {
     const float *input_norm;     /* [hidden]; of a gemma style norm these hold 1 + w */
     const float *post_attn_norm; /* on the attention's output, before the residual; or NULL */
     const float *pre_ffn_norm;
-    const float *post_ffn_norm;   /* on the FFN's output, before the residual; or NULL */
-    const float *q_norm, *k_norm; /* [head_dim] or NULL */
-    csn_weight q, k, v, o;
-    csn_weight gate, up, down; /* unless there is a mixture */
-    csn_moe *moe;              /* or NULL */
+    const float *post_ffn_norm;      /* on the FFN's output, before the residual; or NULL */
+    const float *q_norm, *k_norm;    /* [head_dim] or NULL */
+    csn_weight q, k, v;              /* of ordinary attention */
+    csn_weight o;                    /* [hidden][width of the attention's result] */
+    csn_mla *mla;                    /* latent attention in place of q, k, v; or NULL */
+    csn_kda *kda;                    /* linear attention in their place; or NULL */
+    const csn_weight *first[3];      /* products that the layer begins with; the rest NULL */
+    const float *attn_res, *ffn_res; /* [hidden] attention residuals: norm times projection */
+    csn_weight gate, up, down;       /* unless there is a mixture */
+    csn_moe *moe;                    /* or NULL */
     uint32_t n_heads, n_kv_heads, head_dim;
     uint32_t ffn;    /* gate.rows; of a mixture the widest expert's */
     uint32_t window; /* 0 = sees all keys */
@@ -99,11 +139,20 @@ typedef struct csn_plan {
     float norm_eps, attn_scale, attn_softcap, final_softcap, embed_multiplier, logit_multiplier;
     bool v_norm;
     csn_vec_act act;
-    uint32_t max_q, max_kv, max_ffn;             /* widest of all layers */
-    csn_vq_sizes vq;                             /* width 0: no experts of that kind */
+    uint32_t res_block; /* attention residuals: layers of a block; 0 = none */
+    const float *output_res;
+    bool is_recurrent;               /* some layer carries a state that cannot go back */
+    uint32_t max_q, max_kv, max_ffn; /* widest of all layers */
+    uint32_t max_gate, max_low;      /* gates, and inner projections, of attention */
+    csn_vq_sizes vq;                 /* width 0: no experts of that kind */
     uint32_t max_experts, max_top_k, max_latent; /* 0 = no mixture anywhere */
     uint64_t bytes_per_token;
 } csn_plan;
+
+/* Blocks of attention residuals that are kept in front of layer i, in all those of n layers. */
+static inline uint32_t csn_plan_n_res(const csn_plan *p, uint32_t i_layer) {
+    return p->res_block == 0 ? 0 : (i_layer + p->res_block - 1) / p->res_block;
+}
 
 /* Visits of layers in one forward pass: visit v runs layer v mod n_layers. */
 static inline uint32_t csn_plan_n_visits(const csn_plan *p) {

@@ -17,6 +17,10 @@ struct csn_maker {
     char name[160];
 };
 
+static inline void csn_plan_widen(uint32_t *max, uint64_t n) { /* n < 2^31 */
+    *max = n > *max ? (uint32_t)n : *max;
+}
+
 /* "model.layers.I.SUFFIX"; valid until the next call. */
 csn_str csn_plan_name(struct csn_maker *m, uint32_t i_layer, const char *suffix);
 bool csn_plan_has(const struct csn_maker *m, csn_str name);

@@ -14,10 +14,12 @@ ids are the eight largest, then four fixed ones. position i of a decoded token i
 """
 import json
 import os
+import re
 import shutil
 import sys
 
 import numpy as np
+import safetensors.torch
 import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, decoders
@@ -36,6 +38,9 @@ def rope(kind="default", theta=10000.0, **kw):
     return dict(rope_parameters=dict(rope_type=kind, rope_theta=theta, **kw))
 
 
+MLA = dict(kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=12, v_head_dim=10, num_key_value_heads=4)
+DEEPSEEK_MOE = dict(n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, moe_intermediate_size=24,
+                    n_shared_experts=2, first_k_dense_replace=1, routed_scaling_factor=2.5, num_mtp_layers=0)
 LONG = dict(short_factor=[1.0, 1.05, 1.1, 1.2, 1.3, 1.5, 1.7, 2.0],
             long_factor=[1.0, 1.3, 2.0, 4.0, 7.0, 11.0, 14.0, 16.0])
 
@@ -79,6 +84,20 @@ VARIANTS = {
                               "shared_expert_intermediate_size": 48, "norm_topk_prob": False}),
     "qwen3_moe": ("qwen3_moe", {**COMMON, **H16, "num_hidden_layers": 3, "num_experts": 8, "num_experts_per_tok": 3,
                               "moe_intermediate_size": 32, "norm_topk_prob": True, "mlp_only_layers": [1]}),
+    "deepseek_v3": ("deepseek_v3", {
+        **COMMON, **MLA, **DEEPSEEK_MOE, "q_lora_rank": 24, "num_hidden_layers": 3,
+        **rope("yarn", factor=4.0, original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0, mscale=0.8,
+               mscale_all_dim=0.8)}),
+    "deepseek_v3_direct": ("deepseek_v3", {
+        **COMMON, **MLA, **DEEPSEEK_MOE, "q_lora_rank": None, "n_group": 1, "topk_group": 1, "norm_topk_prob": False,
+        "rope_interleave": False, **rope("yarn", factor=4.0, original_max_position_embeddings=64, mscale=1.0,
+                                         mscale_all_dim=0.5)}),
+    "kimi_linear": ("kimi_linear", {
+        **COMMON, **MLA, "num_hidden_layers": 4, "q_lora_rank": None, "num_experts": 8, "num_experts_per_token": 3,
+        "moe_intermediate_size": 24, "num_shared_experts": 1, "routed_scaling_factor": 2.446, "rms_norm_eps": 1e-6,
+        "moe_renormalize": True, "num_expert_group": 1, "topk_group": 1,
+        "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
+        "linear_head_dim": 20, "linear_num_heads": 3, "linear_conv_kernel_dim": 4}),
     "phi4_partial": ("phi3", {**COMMON, "num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": True,
                             **rope(partial_rotary_factor=0.75)}),
 }
@@ -99,6 +118,19 @@ def prompt(n):
     return [int(x) for x in np.random.default_rng(1000 + n).integers(3, VOCAB, size=n)]
 
 
+def positions_of(tokens, generated, all_logits):
+    """One prompt of a golden, of logits [n + 16][vocab]."""
+    n = len(tokens)
+    keep = sorted(set(range(0, n, 100)) | {n - 2, n - 1} | set(range(n, n + N_DECODE)))
+    positions = []
+    for i in keep:
+        row = all_logits[i]
+        ids = [int(k) for k in np.argsort(-row, kind="stable")[:8]] + [0, 7, 50, VOCAB - 1]
+        positions.append({"i": i, "argmax": int(np.argmax(row)), "ids": ids,
+                          "logits": [float("%.9g" % row[k]) for k in ids]})
+    return {"tokens": tokens, "generated": generated, "positions": positions}
+
+
 @torch.no_grad()
 def golden(model):
     out = []
@@ -113,15 +145,17 @@ def golden(model):
             cache = rows.past_key_values
             logits.append(rows.logits[0].float())
         all_logits = torch.cat(logits).numpy()  # [n + 16][vocab]
-        keep = sorted(set(range(0, n, 100)) | {n - 2, n - 1} | set(range(n, n + N_DECODE)))
-        positions = []
-        for i in keep:
-            row = all_logits[i]
-            ids = [int(k) for k in np.argsort(-row, kind="stable")[:8]] + [0, 7, 50, VOCAB - 1]
-            positions.append({"i": i, "argmax": int(np.argmax(row)), "ids": ids,
-                              "logits": [float("%.9g" % row[k]) for k in ids]})
-        out.append({"tokens": tokens, "generated": generated, "positions": positions})
+        out.append(positions_of(tokens, generated, all_logits))
     return {"prompts": out}
+
+
+def rename_dense_layers(file):
+    """transformers writes the FFN of Kimi-Linear's dense layers as block_sparse_moe.X; the release has mlp.X."""
+    tensors = safetensors.torch.load_file(file)
+    old = re.compile(r"\.block_sparse_moe\.((?:gate|up|down)_proj\.)")
+    if any(old.search(key) for key in tensors):
+        safetensors.torch.save_file({old.sub(r".mlp.\1", key): t for key, t in tensors.items()}, file,
+                                    metadata={"format": "pt"})
 
 
 def make(out, name):
@@ -136,9 +170,13 @@ def make(out, name):
             p.data = 0.3 * torch.randn_like(p)
         else:
             p.data = torch.randn_like(p) * (1.6 if "embed" in key or "lm_head" in key else 1.2) / p.shape[-1] ** 0.5
+    for key, p in model.named_buffers():
+        if key.endswith("e_score_correction_bias"):
+            p.data = 0.3 * torch.randn_like(p)
     path = f"{out}/{name}"
     shutil.rmtree(path, ignore_errors=True)
     model.to(torch.bfloat16).save_pretrained(path)
+    rename_dense_layers(path + "/model.safetensors")
     if os.path.exists(path + "/generation_config.json"):
         os.remove(path + "/generation_config.json")
     tokenizer(path + "/tokenizer.json")

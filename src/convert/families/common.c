@@ -157,6 +157,8 @@ static caisson_status read_act(csn_config *c, csn_act fallback, csn_act *ret, ca
         *ret = fallback;
     } else if (csn_str_is(s, "silu") || csn_str_is(s, "swish")) {
         *ret = CSN_ACT_SILU;
+    } else if (csn_str_is(s, "situ")) {
+        *ret = CSN_ACT_SITU;
     } else if (csn_str_is(s, "gelu_pytorch_tanh") || csn_str_is(s, "gelu_new") ||
                csn_str_is(s, "gelu_tanh")) {
         *ret = CSN_ACT_GELU_TANH;

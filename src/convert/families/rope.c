@@ -112,6 +112,8 @@ static caisson_status read_yarn(csn_config *r, csn_arch *a, caisson_error *err) 
     a->yarn.beta_fast = fast > 0 ? (float)fast : 32.0f;
     a->yarn.beta_slow = slow > 0 ? (float)slow : 1.0f;
     a->yarn.attention_factor = (float)attention;
+    a->yarn.has_mscale_all_dim = mscale_all != 0;
+    a->yarn.mscale_all_dim = (float)mscale_all;
     a->yarn.original_max_position_embeddings = original;
     return CAISSON_OK;
 }

@@ -75,6 +75,9 @@ static uint64_t scratch_floats(const csn_plan *plan) {
     uint64_t most = 0;
     for (uint32_t i = 0; i < plan->n_layers; i++) {
         const csn_layer *l = &plan->layers[i];
+        if (l->mla != NULL || l->kda != NULL) {
+            continue;
+        }
         uint64_t rows = (uint64_t)(l->n_heads / l->n_kv_heads) * QUERY_TILE;
         uint64_t n = csn_attend_scratch(l->head_dim, rows);
         most = n > most ? n : most;

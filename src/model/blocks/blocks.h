@@ -36,6 +36,44 @@ void csn_block_attention(csn_ops *ops, const csn_plan *plan, const csn_layer *l,
                          const csn_active_visit *active, uint32_t i_visit, uint32_t pos0,
                          uint64_t row0, uint64_t n, const csn_qkv *x, float *out, float *scratch);
 
+/* Which tokens a block of attention sees: n at positions pos0 ..., results for those from row0 on.
+ */
+typedef struct csn_place {
+    uint32_t i_visit, pos0;
+    uint64_t row0, n;
+    const float *cos, *sin; /* [n][rotary_dim / 2] */
+} csn_place;
+
+/* Memory of latent and linear attention for up to max_n vectors; widths are the plan's. */
+typedef struct csn_attn_memory {
+    float *q, *out;      /* [max_n][max_q] */
+    float *k, *v;        /* [max_n][max_kv] */
+    float *gate, *decay; /* [max_n][max_gate] */
+    float *low;          /* [max_n][max_low] */
+    float *scratch;      /* csn_mla_scratch */
+} csn_attn_memory;
+
+struct csn_maker;
+/* Plan layer i as latent attention; as linear attention. */
+caisson_status csn_mla_plan(struct csn_maker *m, uint32_t i_layer, csn_layer *l,
+                            caisson_error *err);
+caisson_status csn_kda_plan(struct csn_maker *m, uint32_t i_layer, csn_layer *l,
+                            caisson_error *err);
+/* Attention of the normalised x [n][hidden]; the result, [n][l->o.m.cols], lies in `mem`. The
+ * linear one carries its state in kv on, from zero where pos0 is 0, for all n tokens. */
+const float *csn_block_mla(csn_ops *ops, const csn_plan *plan, const csn_layer *l, const csn_kv *kv,
+                           const csn_place *at, const csn_attn_memory *mem, const float *x);
+const float *csn_block_kda(csn_ops *ops, const csn_plan *plan, const csn_layer *l, const csn_kv *kv,
+                           const csn_place *at, const csn_attn_memory *mem, const float *x);
+uint64_t csn_mla_scratch(const csn_plan *plan, unsigned n_threads); /* floats */
+uint64_t csn_kda_low(const csn_kda *kda);                           /* floats of `low` a vector */
+
+/* y[t] = a mixture of blocks[b][t] and stream[t], by the softmax of w . v / rms(v). stream, y
+ * [n][hidden], y apart from the rest; blocks block_stride floats apart. */
+void csn_block_attn_res(csn_ops *ops, const csn_plan *plan, const float *w, const float *blocks,
+                        uint64_t block_stride, uint32_t n_blocks, const float *stream, float *y,
+                        uint64_t n);
+
 typedef struct csn_pick {
     uint32_t i_expert;
     float weight;
@@ -59,7 +97,6 @@ typedef struct csn_moe_memory {
     csn_vq_memory vq;
 } csn_moe_memory;
 
-struct csn_maker;
 /* Plans layer i, whose router is there. */
 caisson_status csn_moe_plan(struct csn_maker *m, uint32_t i_layer, csn_layer *l,
                             caisson_error *err);

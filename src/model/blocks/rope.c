@@ -83,12 +83,19 @@ static caisson_status make(const csn_arch *a, csn_rope *r, csn_arena *arena, cai
     return CAISSON_OK;
 }
 
+static uint32_t rotary_dim(const csn_arch *a, uint32_t i_layer) {
+    if (a->mla.present) {
+        return a->mla.nope ? 0 : a->mla.qk_rope_head_dim;
+    }
+    return csn_arch_rotary_dim(a, i_layer);
+}
+
 caisson_status csn_rope_plan(const csn_arch *a, uint32_t i_layer, csn_arena *arena, csn_plan *plan,
                              uint32_t *ret, caisson_error *err) {
     csn_rope r = {.is_local = csn_arch_is_local(a, i_layer) && a->rope_local_base_freq > 0.0,
-                  .rotary_dim = csn_arch_rotary_dim(a, i_layer),
+                  .rotary_dim = rotary_dim(a, i_layer),
                   .magnitude = 1.0f};
-    if (r.rotary_dim > a->head_dim || r.rotary_dim % 2 != 0) {
+    if ((r.rotary_dim > a->head_dim && !a->mla.present) || r.rotary_dim % 2 != 0) {
         return CSN_FAIL(
             err, CAISSON_E_PARSE, .section = "header", .tensor = CSN_STR("partial_rotary_factor"),
             .what = "more rotated dims than the head has", CSN_VALUES(a->head_dim, r.rotary_dim));
@@ -106,6 +113,9 @@ caisson_status csn_rope_plan(const csn_arch *a, uint32_t i_layer, csn_arena *are
                         CSN_VALUES(CSN_MAX_ROPES, CSN_MAX_ROPES + 1));
     }
     CSN_TRY(make(a, &r, arena, err));
+    for (uint32_t i = 0; i < plan->n_ropes; i++) {
+        r.before += plan->ropes[i].rotary_dim / 2;
+    }
     *ret = plan->n_ropes;
     plan->ropes[plan->n_ropes++] = r;
     return CAISSON_OK;

@@ -10,12 +10,9 @@
 
 #include <math.h>
 
-#include "convert/convert.h"
 #include "engine/session.h"
-#include "support/temp_dir.h"
-#include "support/tiny_model.h"
+#include "support/family_model.h"
 
-#define GOLDEN CSN_SOURCE_DIR "/tests/golden/families/"
 #define TOLERANCE 1e-4 /* of the largest golden logit of the position */
 
 enum { MAX_TOKENS = 1024 };
@@ -24,30 +21,10 @@ static csn_json *read_golden(const char *family, csn_buf *bytes) {
     char path[512];
     caisson_error err = {0};
     csn_json *doc = NULL;
-    snprintf(path, sizeof(path), GOLDEN "%s.json", family);
+    snprintf(path, sizeof(path), FAMILY_GOLDEN "%s.json", family);
     tiny_check(csn_fs_read_all(csn_fs_os(), path, 64 << 20, bytes, &err), &err);
     tiny_check(csn_json_parse(csn_buf_view(bytes), 0, &doc, &err), &err);
     return doc;
-}
-
-/* The model of a family's directory; with n_loops > 1 its stack is run that often. */
-static csn_model *convert(const char *family, uint32_t n_loops, bool loop_norm) {
-    char source[512];
-    csn_cmf *cmf;
-    csn_store *store;
-    const char *target = temp_path("family.cmf");
-    caisson_error err = {0};
-    snprintf(source, sizeof(source), GOLDEN "%s", family);
-    csn_convert_options o = {
-        .quant = csn_dtype_by_name(CSN_STR("f32")), .n_threads = 1, .overwrite = true};
-    tiny_check(csn_convert(csn_fs_os(), source, target, &o, &err), &err);
-    tiny_check(csn_cmf_open(csn_fs_os(), target, &cmf, &err), &err);
-    cmf->arch.num_loops = n_loops;
-    cmf->arch.loop_final_norm = loop_norm;
-    csn_model *m = NULL;
-    tiny_check(csn_store_new(cmf, &(csn_store_options){0}, &store, &err), &err);
-    tiny_check(csn_model_new(store, &m, &err), &err);
-    return m;
 }
 
 static uint32_t ids_of(const csn_jval *list, int32_t *ret) {
@@ -154,17 +131,26 @@ static void check(const char *family, csn_model *m) {
 
 static void check_family(void **state) {
     const char *family = *state;
-    check(family, convert(family, 1, false));
+    check(family, family_model(family, "f32", NULL));
+}
+
+static void three_loops(csn_arch *a) {
+    a->num_loops = 3;
+}
+
+static void three_loops_with_a_norm(csn_arch *a) {
+    a->num_loops = 3;
+    a->loop_final_norm = true;
 }
 
 static void logits_of_a_stack_that_runs_three_times(void **state) {
     (void)state;
-    check("llama_loops", convert("llama", 3, false));
+    check("llama_loops", family_model("llama", "f32", three_loops));
 }
 
 static void logits_of_three_passes_with_a_norm_between(void **state) {
     (void)state;
-    check("llama_loops_norm", convert("llama", 3, true));
+    check("llama_loops_norm", family_model("llama", "f32", three_loops_with_a_norm));
 }
 
 #define FAMILY(name)                                                                               \
@@ -195,6 +181,10 @@ int main(void) {
         /* SPEC("CMF 2.2") */
         FAMILY("qwen2_moe"),
         FAMILY("qwen3_moe"),
+        FAMILY("deepseek_v3"),
+        FAMILY("deepseek_v3_direct"),
+        FAMILY("kimi_linear"),
+        FAMILY("kimi_k3"), /* tests/oracle/kimi_k3.py */
         cmocka_unit_test(logits_of_a_stack_that_runs_three_times),
         cmocka_unit_test(logits_of_three_passes_with_a_norm_between),
     };

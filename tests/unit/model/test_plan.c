@@ -118,11 +118,30 @@ static void flat_situ(csn_arch *a) {
     a->activation_situ_beta = 0;
 }
 
+static void sliding_latents(csn_arch *a) {
+    a->mla.present = true;
+    a->mla.kv_lora_rank = a->mla.qk_nope_head_dim = a->mla.qk_rope_head_dim = a->mla.v_head_dim = 8;
+    a->sliding_window = 8;
+}
+static void looped_residuals(csn_arch *a) {
+    a->attn_res_block_size = 1;
+    a->num_loops = 2;
+}
+static void uneven_kda(csn_arch *a) {
+    a->layer_types[1] = CSN_LAYER_KDA;
+    a->linear_n_value_heads = 4;
+    a->linear_n_key_heads = 2;
+}
+
 static void features_that_do_not_run_are_refused(void **state) {
     (void)state;
     refused(&(tiny_options){.change = linear_layer}, CAISSON_E_UNSUPPORTED, "layer_types");
     refused(&(tiny_options){.n_experts = 4, .change = resonance}, CAISSON_E_UNSUPPORTED,
             "moe.router_resonance");
+    refused(&(tiny_options){.change = sliding_latents}, CAISSON_E_UNSUPPORTED, "mla");
+    refused(&(tiny_options){.change = looped_residuals}, CAISSON_E_UNSUPPORTED,
+            "caisson.attn_res_block_size");
+    refused(&(tiny_options){.change = uneven_kda}, CAISSON_E_UNSUPPORTED, "linear_num_value_heads");
     refused(&(tiny_options){.change = clusters}, CAISSON_E_UNSUPPORTED, "head_clusters");
     refused(&(tiny_options){.change = flat_situ}, CAISSON_E_UNSUPPORTED, "activation_situ_beta");
 }

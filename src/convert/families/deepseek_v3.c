@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* DeepSeek-V3 and R1, Kimi-K2: latent attention with rotated pairs and YaRN, experts chosen by
+ * sigmoid and bias within the best groups. Layers that predict further tokens are left out. */
+#include "convert/family.h"
+
+#define MLP "model.layers.{}.mlp."
+#define TABLE(rows)                                                                                \
+    { rows, sizeof(rows) / sizeof((rows)[0]) }
+#define H CSN_DIM_HIDDEN
+#define F CSN_DIM_EXPERT_FFN
+#define S CSN_DIM_SHARED_FFN
+#define ROW(name, hf, rows, cols, flags)                                                           \
+    {                                                                                              \
+        MLP name, MLP hf, NULL, rows, cols, flags, {0}, {                                          \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define IN_MIXTURE CSN_ROW_MIXTURE
+
+static const csn_name_row moe_rows[] = {
+    ROW("gate.weight", "gate.weight", CSN_DIM_EXPERTS, H, CSN_ROW_ROUTER | IN_MIXTURE),
+    ROW("expert_bias", "gate.e_score_correction_bias", CSN_DIM_EXPERTS, CSN_DIM_NONE,
+        IN_MIXTURE | CSN_ROW_OPTIONAL),
+    ROW("experts.{}.gate_proj.weight", "experts.{}.gate_proj.weight", F, H, CSN_ROW_EXPERT),
+    ROW("experts.{}.up_proj.weight", "experts.{}.up_proj.weight", F, H, CSN_ROW_EXPERT),
+    ROW("experts.{}.down_proj.weight", "experts.{}.down_proj.weight", H, F, CSN_ROW_EXPERT),
+    ROW("shared_expert.gate_proj.weight", "shared_experts.gate_proj.weight", S, H,
+        IN_MIXTURE | CSN_ROW_OPTIONAL),
+    ROW("shared_expert.up_proj.weight", "shared_experts.up_proj.weight", S, H,
+        IN_MIXTURE | CSN_ROW_OPTIONAL),
+    ROW("shared_expert.down_proj.weight", "shared_experts.down_proj.weight", H, S,
+        IN_MIXTURE | CSN_ROW_OPTIONAL),
+};
+static const csn_name_table moe_names = TABLE(moe_rows);
+
+static const csn_config_defaults defaults = {
+    .vocab_size = 129280,
+    .hidden_size = 7168,
+    .intermediate_size = 18432,
+    .n_layers = 61,
+    .n_heads = 128,
+    .max_position_embeddings = 4096,
+    .rms_norm_eps = 1e-6,
+};
+
+static caisson_status deepseek_v3_config(csn_config *c, csn_arena *arena, csn_arch *a,
+                                         caisson_error *err) {
+    static const csn_rope_rules rope = {.theta = 10000.0};
+    CSN_TRY(csn_config_sizes(c, &defaults, a, err));
+    CSN_TRY(csn_config_mla(c, &rope, true, arena, a, err));
+    CSN_TRY(csn_config_sigmoid_moe(c, a, err));
+    return csn_arch_full_layers(a, arena, err);
+}
+
+static caisson_status no_gguf(csn_meta *m, csn_arena *arena, csn_arch *a, caisson_error *err) {
+    (void)arena;
+    (void)a;
+    return csn_meta_refuse(m, "general.architecture", "this family is read from safetensors", err);
+}
+
+const csn_family csn_family_deepseek_v3 = {
+    .names = (const char *const[]){"deepseek_v3", "kimi_k2", NULL},
+    .gguf_names = (const char *const[]){NULL},
+    .read_config = deepseek_v3_config,
+    .read_gguf = no_gguf,
+    .tables = (const csn_name_table *const[]){&csn_names_ends, &csn_names_ffn_norm, &csn_names_mla,
+                                              &moe_names, NULL},
+    .drops_next_layers = true,
+};

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kimi-Linear (layers of Kimi Delta Attention between layers of latent attention that do not
+ * rotate) and Kimi K3, which adds latent experts, gates, SiTU and attention residuals (warp facts
+ * 2.4 and 3.1). */
+#include "convert/family.h"
+
+#define LAYER "model.layers.{}."
+#define TABLE(rows)                                                                                \
+    { rows, sizeof(rows) / sizeof((rows)[0]) }
+#define H CSN_DIM_HIDDEN
+#define F CSN_DIM_EXPERT_FFN
+#define S CSN_DIM_SHARED_FFN
+#define L CSN_DIM_LATENT
+#define C CSN_DIM_KDA
+#define D CSN_DIM_KDA_HEAD
+#define ONE_D CSN_DIM_NONE
+#define OPT CSN_ROW_OPTIONAL
+#define ROW(name, hf, rows, cols, flags)                                                           \
+    {                                                                                              \
+        LAYER name, LAYER hf, NULL, rows, cols, flags, {0}, {                                      \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define KDA(name, rows, cols, flags)                                                               \
+    ROW("kda_attn." name, "self_attn." name, rows, cols, CSN_ROW_KDA | (flags))
+#define MOE(name, hf, rows, cols, flags) ROW("mlp." name, "block_sparse_moe." hf, rows, cols, flags)
+
+static const csn_name_row kda_rows[] = {
+    KDA("q_proj.weight", C, H, 0),
+    KDA("k_proj.weight", C, H, 0),
+    KDA("v_proj.weight", C, H, 0),
+    KDA("q_conv1d.weight", C, CSN_DIM_KDA_CONV, CSN_ROW_ANY_SHAPE),
+    KDA("k_conv1d.weight", C, CSN_DIM_KDA_CONV, CSN_ROW_ANY_SHAPE),
+    KDA("v_conv1d.weight", C, CSN_DIM_KDA_CONV, CSN_ROW_ANY_SHAPE),
+    KDA("f_a_proj.weight", D, H, 0),
+    KDA("f_b_proj.weight", C, D, 0),
+    KDA("b_proj.weight", CSN_DIM_KDA_HEADS, H, 0),
+    KDA("g_proj.weight", C, H, OPT), /* or the two of low rank */
+    KDA("g_a_proj.weight", D, H, OPT),
+    KDA("g_b_proj.weight", C, D, OPT),
+    KDA("A_log", CSN_DIM_KDA_HEADS, ONE_D, CSN_ROW_ANY_SHAPE),
+    KDA("dt_bias", C, ONE_D, CSN_ROW_ANY_SHAPE),
+    KDA("o_norm.weight", D, ONE_D, 0),
+    KDA("o_proj.weight", H, C, 0),
+};
+static const csn_name_table kda_names = TABLE(kda_rows);
+
+static const csn_name_row moe_rows[] = {
+    MOE("gate.weight", "gate.weight", CSN_DIM_EXPERTS, H, CSN_ROW_ROUTER | CSN_ROW_MIXTURE),
+    MOE("expert_bias", "gate.e_score_correction_bias", CSN_DIM_EXPERTS, ONE_D,
+        CSN_ROW_MIXTURE | OPT),
+    MOE("routed_expert_down_proj.weight", "routed_expert_down_proj.weight", L, H,
+        CSN_ROW_MIXTURE | OPT),
+    MOE("routed_expert_up_proj.weight", "routed_expert_up_proj.weight", H, L,
+        CSN_ROW_MIXTURE | OPT),
+    MOE("routed_expert_norm.weight", "routed_expert_norm.weight", L, ONE_D, CSN_ROW_MIXTURE | OPT),
+    MOE("experts.{}.gate_proj.weight", "experts.{}.w1.weight", F, L, CSN_ROW_EXPERT),
+    MOE("experts.{}.up_proj.weight", "experts.{}.w3.weight", F, L, CSN_ROW_EXPERT),
+    MOE("experts.{}.down_proj.weight", "experts.{}.w2.weight", L, F, CSN_ROW_EXPERT),
+    MOE("shared_expert.gate_proj.weight", "shared_experts.gate_proj.weight", S, H,
+        CSN_ROW_MIXTURE | OPT),
+    MOE("shared_expert.up_proj.weight", "shared_experts.up_proj.weight", S, H,
+        CSN_ROW_MIXTURE | OPT),
+    MOE("shared_expert.down_proj.weight", "shared_experts.down_proj.weight", H, S,
+        CSN_ROW_MIXTURE | OPT),
+};
+static const csn_name_table moe_names = TABLE(moe_rows);
+
+/* Required where the configuration has attn_res_block_size: the plan of the engine asks. */
+static const csn_name_row res_rows[] = {
+    {"model.output_attn_res_norm.weight", NULL, NULL, H, ONE_D, OPT | CSN_ROW_ANY_SHAPE, {0}, {0}},
+    {"model.output_attn_res_proj.weight", NULL, NULL, H, ONE_D, OPT | CSN_ROW_ANY_SHAPE, {0}, {0}},
+    ROW("self_attention_res_norm.weight", "self_attention_res_norm.weight", H, ONE_D,
+        OPT | CSN_ROW_ANY_SHAPE),
+    ROW("self_attention_res_proj.weight", "self_attention_res_proj.weight", H, ONE_D,
+        OPT | CSN_ROW_ANY_SHAPE),
+    ROW("mlp_res_norm.weight", "mlp_res_norm.weight", H, ONE_D, OPT | CSN_ROW_ANY_SHAPE),
+    ROW("mlp_res_proj.weight", "mlp_res_proj.weight", H, ONE_D, OPT | CSN_ROW_ANY_SHAPE),
+};
+static const csn_name_table res_names = TABLE(res_rows);
+
+static const csn_config_defaults defaults = {
+    .vocab_size = 163840,
+    .hidden_size = 2304,
+    .intermediate_size = 9216,
+    .n_layers = 27,
+    .n_heads = 32,
+    .max_position_embeddings = 1048576,
+    .rms_norm_eps = 1e-5,
+};
+
+/* kda_layers counts from 1; the other layers are latent attention. */
+static caisson_status read_kda_layers(const csn_jval *list, csn_config *c, csn_arch *a,
+                                      caisson_error *err) {
+    for (csn_jiter it = csn_jval_iter(list); csn_jiter_next(&it);) {
+        uint64_t layer = 0;
+        if (!csn_jval_u64(it.value, &layer) || layer == 0 || layer > a->n_layers) {
+            return csn_config_refuse(c, "linear_attn_config", "a number is no layer", err);
+        }
+        a->layer_types[layer - 1] = CSN_LAYER_KDA;
+    }
+    return CAISSON_OK;
+}
+
+/* The release's form: one object. */
+static caisson_status read_linear_attn(const csn_jval *object, csn_config *c, csn_arena *arena,
+                                       csn_arch *a, caisson_error *err) {
+    csn_config k;
+    CSN_TRY(csn_config_init(&k, object, "linear_attn_config", arena, err));
+    CSN_TRY(csn_config_u32(&k, "num_heads", &a->linear_n_value_heads, err));
+    CSN_TRY(csn_config_u32(&k, "head_dim", &a->linear_value_head_dim, err));
+    CSN_TRY(csn_config_u32(&k, "short_conv_kernel_size", &a->linear_conv_kernel_dim, err));
+    CSN_TRY(csn_config_f64(&k, "gate_lower_bound", &a->kda_gate_lower_bound, err));
+    a->has_kda_gate_lower_bound = csn_jval_get(object, "gate_lower_bound") != NULL;
+    bool is_full_rank; /* the tensors say it too */
+    CSN_TRY(csn_config_bool(&k, "use_full_rank_gate", &is_full_rank, err));
+    (void)csn_config_get(&k, "full_attn_layers"); /* those that kda_layers does not name */
+    CSN_TRY(read_kda_layers(csn_config_get(&k, "kda_layers"), c, a, err));
+    return csn_config_end(&k, false, err);
+}
+
+/* transformers' form: keys beside the others. */
+static caisson_status read_layer_types(csn_config *c, csn_arch *a, caisson_error *err) {
+    const csn_jval *list = csn_config_get(c, "layer_types");
+    if (csn_jval_kind(list) != CSN_JSON_ARRAY || csn_jval_len(list) != a->n_layers) {
+        return csn_config_refuse(c, "layer_types", "not one type a layer", err);
+    }
+    for (csn_jiter it = csn_jval_iter(list); csn_jiter_next(&it);) {
+        csn_str s = {0};
+        (void)csn_jval_str(it.value, &s);
+        if (csn_str_is(s, "linear_attention")) {
+            a->layer_types[it.index] = CSN_LAYER_KDA;
+        } else if (!csn_str_is(s, "full_attention")) {
+            return csn_config_refuse(c, "layer_types", "kind of layer is not known", err);
+        }
+    }
+    CSN_TRY(csn_config_u32(c, "linear_num_heads", &a->linear_n_value_heads, err));
+    CSN_TRY(csn_config_u32(c, "linear_head_dim", &a->linear_value_head_dim, err));
+    return csn_config_u32(c, "linear_conv_kernel_dim", &a->linear_conv_kernel_dim, err);
+}
+
+static caisson_status read_kda(csn_config *c, csn_arena *arena, csn_arch *a, caisson_error *err) {
+    CSN_TRY(csn_arch_full_layers(a, arena, err));
+    a->linear_conv_kernel_dim = 4;
+    const csn_jval *object = csn_config_get(c, "linear_attn_config");
+    if (object != NULL) {
+        CSN_TRY(read_linear_attn(object, c, arena, a, err));
+    } else {
+        CSN_TRY(read_layer_types(c, a, err));
+    }
+    a->linear_n_key_heads = a->linear_n_value_heads;
+    a->linear_key_head_dim = a->linear_value_head_dim;
+    if (a->linear_n_value_heads == 0 || a->linear_value_head_dim == 0 ||
+        a->linear_conv_kernel_dim == 0) {
+        return csn_config_refuse(c, "linear_attn_config", "heads or their dim are missing", err);
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status kimi_linear_config(csn_config *c, csn_arena *arena, csn_arch *a,
+                                         caisson_error *err) {
+    static const csn_rope_rules rope = {.theta = 10000.0};
+    csn_config_defaults d = defaults;
+    CSN_TRY(csn_config_u32(c, "model_max_length", &d.max_position_embeddings, err));
+    CSN_TRY(csn_config_sizes(c, &d, a, err));
+    a->mla.nope = true; /* unless mla_use_nope says the contrary */
+    CSN_TRY(csn_config_mla(c, &rope, true, arena, a, err));
+    CSN_TRY(csn_config_sigmoid_moe(c, a, err));
+    return read_kda(c, arena, a, err);
+}
+
+/* What K3 has beside Kimi-Linear. Flags count by their presence (warp facts 2.4). */
+static caisson_status kimi_k3_config(csn_config *c, csn_arena *arena, csn_arch *a,
+                                     caisson_error *err) {
+    CSN_TRY(csn_config_u32(c, "attn_res_block_size", &a->attn_res_block_size, err));
+    CSN_TRY(csn_config_u32(c, "routed_expert_hidden_size", &a->moe.routed_expert_hidden_size, err));
+    a->moe.has_latent_norm = csn_config_get(c, "latent_moe_use_norm") != NULL;
+    (void)csn_config_get(c, "mla_use_output_gate"); /* the tensors say it */
+    a->activation_situ_beta = 1.0;
+    CSN_TRY(csn_config_f64(c, "activation_situ_beta", &a->activation_situ_beta, err));
+    CSN_TRY(csn_config_f64(c, "activation_situ_linear_beta", &a->activation_situ_linear_beta, err));
+    CSN_TRY(kimi_linear_config(c, arena, a, err));
+    a->has_situ_beta = a->hidden_act == CSN_ACT_SITU;
+    a->has_situ_linear_beta = a->has_situ_beta;
+    if (a->attn_res_block_size > a->n_layers) {
+        return csn_config_refuse(c, "attn_res_block_size", "a block is longer than all layers",
+                                 err);
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status no_gguf(csn_meta *m, csn_arena *arena, csn_arch *a, caisson_error *err) {
+    (void)arena;
+    (void)a;
+    return csn_meta_refuse(m, "general.architecture", "this family is read from safetensors", err);
+}
+
+static const csn_name_table *const tables[] = {
+    &csn_names_ends, &csn_names_ffn_norm, &csn_names_mla, &kda_names, &moe_names, &res_names, NULL,
+};
+
+const csn_family csn_family_kimi_linear = {
+    .names = (const char *const[]){"kimi_linear", NULL},
+    .gguf_names = (const char *const[]){NULL},
+    .read_config = kimi_linear_config,
+    .read_gguf = no_gguf,
+    .tables = tables,
+};
+
+const csn_family csn_family_kimi_k3 = {
+    .names = (const char *const[]){"kimi_k3", NULL},
+    .gguf_names = (const char *const[]){NULL},
+    .read_config = kimi_k3_config,
+    .read_gguf = no_gguf,
+    .tables = tables,
+    .drops = (const char *const[]){"vision_tower.", "mm_projector.", NULL},
+};

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What recipes with latent attention share: its tensors and keys, and the router that comes with
+ * it. */
+#include "convert/family.h"
+
+#define LAYER "model.layers.{}."
+#define ATTN LAYER "self_attn."
+#define TABLE(rows)                                                                                \
+    { rows, sizeof(rows) / sizeof((rows)[0]) }
+#define ROW(name, rows, cols, flags)                                                               \
+    {                                                                                              \
+        name, NULL, NULL, rows, cols, flags, {0}, {                                                \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define H CSN_DIM_HIDDEN
+#define F CSN_DIM_FFN
+#define ONE_D CSN_DIM_NONE
+#define MLA CSN_ROW_MLA
+#define OPT CSN_ROW_OPTIONAL
+
+static const csn_name_row end_rows[] = {
+    ROW("model.embed_tokens.weight", CSN_DIM_VOCAB, H, 0),
+    ROW("model.norm.weight", H, ONE_D, CSN_ROW_NORM),
+    ROW("lm_head.weight", CSN_DIM_VOCAB, H, OPT),
+    ROW(LAYER "input_layernorm.weight", H, ONE_D, CSN_ROW_NORM),
+    ROW(LAYER "mlp.gate_proj.weight", F, H, CSN_ROW_FFN),
+    ROW(LAYER "mlp.up_proj.weight", F, H, CSN_ROW_FFN),
+    ROW(LAYER "mlp.down_proj.weight", H, F, CSN_ROW_FFN),
+};
+const csn_name_table csn_names_ends = TABLE(end_rows);
+
+/* Queries are direct, or of low rank: the plan of the engine asks for what arch says. */
+static const csn_name_row mla_rows[] = {
+    ROW(ATTN "q_proj.weight", CSN_DIM_MLA_Q, H, MLA | OPT),
+    ROW(ATTN "q_a_proj.weight", CSN_DIM_Q_LORA, H, MLA | OPT),
+    ROW(ATTN "q_a_layernorm.weight", CSN_DIM_Q_LORA, ONE_D, MLA | OPT),
+    ROW(ATTN "q_b_proj.weight", CSN_DIM_MLA_Q, CSN_DIM_Q_LORA, MLA | OPT),
+    ROW(ATTN "kv_a_proj_with_mqa.weight", CSN_DIM_KV_A, H, MLA),
+    ROW(ATTN "kv_a_layernorm.weight", CSN_DIM_KV_LORA, ONE_D, MLA),
+    ROW(ATTN "kv_b_proj.weight", CSN_DIM_KV_B, CSN_DIM_KV_LORA, MLA),
+    ROW(ATTN "g_proj.weight", CSN_DIM_MLA_V, H, MLA | OPT),
+    ROW(ATTN "o_proj.weight", H, CSN_DIM_MLA_V, MLA),
+};
+const csn_name_table csn_names_mla = TABLE(mla_rows);
+
+caisson_status csn_config_mla(csn_config *c, const csn_rope_rules *rules, bool interleaves,
+                              csn_arena *arena, csn_arch *a, caisson_error *err) {
+    uint32_t query = 0;
+    CSN_TRY(csn_config_u32(c, "kv_lora_rank", &a->mla.kv_lora_rank, err));
+    CSN_TRY(csn_config_u32(c, "q_lora_rank", &a->mla.q_lora_rank, err));
+    CSN_TRY(csn_config_u32(c, "qk_nope_head_dim", &a->mla.qk_nope_head_dim, err));
+    CSN_TRY(csn_config_u32(c, "qk_rope_head_dim", &a->mla.qk_rope_head_dim, err));
+    CSN_TRY(csn_config_u32(c, "v_head_dim", &a->mla.v_head_dim, err));
+    CSN_TRY(csn_config_u32(c, "qk_head_dim", &query, err)); /* the sum of two others */
+    CSN_TRY(csn_config_bool(c, "mla_use_nope", &a->mla.nope, err));
+    CSN_TRY(csn_config_refuse_true(c, "attention_bias", err));
+    a->mla.rope_interleave = interleaves;
+    CSN_TRY(csn_config_bool(c, "rope_interleave", &a->mla.rope_interleave, err));
+    const uint32_t sizes[] = {a->mla.kv_lora_rank, a->mla.qk_nope_head_dim, a->mla.qk_rope_head_dim,
+                              a->mla.v_head_dim};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        if (sizes[i] == 0 || sizes[i] > 1 << 20) {
+            return CSN_FAIL(err, CAISSON_E_PARSE, .section = c->section,
+                            .tensor = CSN_STR("kv_lora_rank, qk_*_head_dim, v_head_dim"),
+                            .what = "a size of latent attention is missing or out of range");
+        }
+    }
+    a->head_dim = a->mla.qk_rope_head_dim; /* what RoPE's factors are made for */
+    CSN_TRY(csn_config_rope(c, rules, arena, a, err));
+    a->head_dim = a->mla.qk_nope_head_dim + a->mla.qk_rope_head_dim;
+    a->mla.present = true;
+    return CAISSON_OK;
+}
+
+/* One value under two names. */
+static caisson_status u32_of(csn_config *c, const char *name, const char *other, uint32_t *ret,
+                             caisson_error *err) {
+    CSN_TRY(csn_config_u32(c, name, ret, err));
+    return csn_config_u32(c, other, ret, err);
+}
+
+static caisson_status expect_word(csn_config *c, const char *key, const char *const *words,
+                                  caisson_error *err) {
+    csn_str s = {0};
+    CSN_TRY(csn_config_str(c, key, &s, err));
+    for (size_t i = 0; s.len > 0 && words[i] != NULL; i++) {
+        if (csn_str_is(s, words[i])) {
+            return CAISSON_OK;
+        }
+    }
+    return s.len == 0 ? CAISSON_OK
+                      : csn_config_refuse(c, key, "this way of routing is not supported", err);
+}
+
+/* first_k_dense_replace and moe_layer_freq: which layers are mixtures, the tensors say. */
+static caisson_status read_ignored(csn_config *c, caisson_error *err) {
+    static const char *const sigmoid[] = {"sigmoid", NULL};
+    static const char *const method[] = {"noaux_tc", "greedy", NULL};
+    static const char *const keys[] = {"first_k_dense_replace",
+                                       "moe_layer_freq",
+                                       "mlp_layer_types",
+                                       "num_nextn_predict_layers",
+                                       "ep_size",
+                                       "aux_loss_alpha",
+                                       "seq_aux",
+                                       "use_grouped_topk"};
+    CSN_TRY(expect_word(c, "scoring_func", sigmoid, err));
+    CSN_TRY(expect_word(c, "moe_router_activation_func", sigmoid, err));
+    CSN_TRY(expect_word(c, "topk_method", method, err));
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        (void)csn_config_get(c, keys[i]);
+    }
+    return CAISSON_OK;
+}
+
+caisson_status csn_config_sigmoid_moe(csn_config *c, csn_arch *a, caisson_error *err) {
+    uint32_t n_shared = 0;
+    CSN_TRY(u32_of(c, "n_routed_experts", "num_experts", &a->moe.n_experts, err));
+    CSN_TRY(u32_of(c, "num_experts_per_tok", "num_experts_per_token", &a->moe.top_k, err));
+    CSN_TRY(u32_of(c, "n_shared_experts", "num_shared_experts", &n_shared, err));
+    CSN_TRY(u32_of(c, "n_group", "num_expert_group", &a->moe.n_group, err));
+    CSN_TRY(csn_config_u32(c, "topk_group", &a->moe.topk_group, err));
+    CSN_TRY(csn_config_u32(c, "moe_intermediate_size", &a->moe.moe_intermediate_size, err));
+    CSN_TRY(csn_config_bool(c, "norm_topk_prob", &a->moe.norm_topk_prob, err));
+    CSN_TRY(csn_config_bool(c, "moe_renormalize", &a->moe.norm_topk_prob, err));
+    a->moe.routed_scaling_factor = 1.0;
+    CSN_TRY(csn_config_f64(c, "routed_scaling_factor", &a->moe.routed_scaling_factor, err));
+    CSN_TRY(read_ignored(c, err));
+    if (a->moe.n_experts == 0 || a->moe.n_experts > 1 << 16 || a->moe.top_k == 0 ||
+        a->moe.top_k > a->moe.n_experts || a->moe.moe_intermediate_size == 0 || n_shared > 64) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .section = c->section, .tensor = CSN_STR("experts"),
+                        .what = "experts, experts per token or their width are missing or make no "
+                                "sense",
+                        CSN_VALUES(a->moe.n_experts, a->moe.top_k));
+    }
+    if (a->moe.n_group <= 1) { /* one group is none */
+        a->moe.n_group = 0;
+        a->moe.topk_group = 0;
+    }
+    a->moe.present = true;
+    a->moe.router_sigmoid = true;
+    a->moe.has_scaling = true;
+    a->moe.has_shared = n_shared != 0;
+    a->moe.shared_expert_intermediate_size = n_shared * a->moe.moe_intermediate_size;
+    return CAISSON_OK;
+}
