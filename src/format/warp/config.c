@@ -357,6 +357,12 @@ static caisson_status read_eos(csn_warp *w, const csn_jval *v, caisson_error *er
     return CAISSON_OK;
 }
 
+/* Counts only where the tokenizer's files do not say it. */
+static int32_t read_bos(const csn_warp *w, const csn_jval *v) {
+    uint64_t id;
+    return csn_jval_u64(v, &id) && id < w->arch.vocab_size ? (int32_t)id : -1;
+}
+
 static uint32_t context_length(const struct raw *r, const csn_arch *a) {
     uint32_t n = r->max_position_embeddings > 0 ? r->max_position_embeddings : r->model_max_length;
     if (n == 0 && a->yarn.present) {
@@ -408,6 +414,7 @@ static caisson_status read_all(csn_warp *w, const csn_log *log, csn_warp_config 
     CSN_TRY(read_mla(&r, a, err));
     CSN_TRY(read_rope(&r, a, err));
     CSN_TRY(read_eos(w, csn_jval_get(config, "eos_token_id"), err));
+    w->chat.bos_token_id = read_bos(w, csn_jval_get(config, "bos_token_id"));
     a->max_position_embeddings = context_length(&r, a);
     if (r.n_experts > 0) {
         CSN_TRY(read_moe(config, &r, log, a, err));

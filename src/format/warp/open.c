@@ -97,6 +97,9 @@ static caisson_status open_all(csn_warp *w, const csn_log *log, caisson_error *e
     if (status == CAISSON_OK) {
         status = csn_warp_read_banks(w, &config, err);
     }
+    if (status == CAISSON_OK) {
+        status = csn_warp_read_chat(w, err);
+    }
     if (status != CAISSON_OK) {
         csn_error_file(err, path); /* where nobody named another file, the manifest is at fault */
     }

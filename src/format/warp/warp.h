@@ -36,6 +36,11 @@ typedef struct csn_warp_bank { /* the experts of one layer */
     uint64_t index_nbytes[CSN_WARP_N_KINDS]; /* of the index blocks */
 } csn_warp_bank;
 
+typedef struct csn_warp_special { /* an entry of specials.json */
+    uint32_t id;
+    csn_str text;
+} csn_warp_special;
+
 typedef struct csn_warp {
     csn_fs *fs;
     const char *path; /* of the directory */
@@ -49,6 +54,8 @@ typedef struct csn_warp {
     uint32_t expert_hidden, expert_width;              /* gate and up are [width][hidden] */
     csn_str prefix;                                    /* tensor_prefix */
     csn_chat_bundle chat;                              /* made from chat.json and specials.json */
+    csn_warp_special *specials;                        /* [n_specials] */
+    uint32_t n_specials;
     csn_json *manifest;
     csn_arena arena;
 } csn_warp;
@@ -63,7 +70,8 @@ void csn_warp_close(csn_warp *w); /* NULL is fine */
  * into out [dir.tensors[i].nbytes]. */
 caisson_status csn_warp_read_tensor(csn_warp *w, uint32_t i, uint8_t *out, caisson_error *err);
 
-/* A tokenizer.json made from tokenizer.model and specials.json; empty = there is none. */
+/* The tokenizer.json of the directory, or one made from tokenizer.model and specials.json; empty =
+ * there is none. */
 caisson_status csn_warp_read_tokenizer(csn_warp *w, csn_buf *ret, caisson_error *err);
 
 /* "model.layers.L.mlp.experts.E" */

@@ -68,6 +68,12 @@ caisson_status csn_warp_read_books(csn_warp *w, csn_file *f, csn_warp_bank *bank
 /* Bytes of a codebook in its file. */
 uint64_t csn_warp_book_nbytes(const csn_warp *w);
 
+/* Fills specials and the chat bundle (config's eos_token_id is in it already) from the files beside
+ * the trunk. */
+caisson_status csn_warp_read_chat(csn_warp *w, caisson_error *err);
+/* Lines of the rank file; 0: there is none. */
+caisson_status csn_warp_count_ranks(csn_warp *w, uint32_t *ret, caisson_error *err);
+
 static inline uint32_t csn_warp_expert_rows(const csn_warp *w, unsigned kind) {
     return kind == CSN_WARP_DOWN ? w->expert_hidden : w->expert_width;
 }

@@ -10,6 +10,7 @@
 #define CSN_TEXT_TOK_INTERNAL_H
 
 #include "base/arena.h"
+#include "base/bytelevel.h"
 #include "base/json.h"
 #include "base/regex.h"
 #include "base/unicode.h"
@@ -252,11 +253,6 @@ caisson_status csn_precompiled_run(const csn_norm_step *step, const csn_ntext *i
 /* Appends bytes with every ill-formed part (as the Unicode standard cuts them: maximal subparts) as
  * U+FFFD; what Python's errors="replace" and Rust's from_utf8_lossy do. */
 caisson_status csn_utf8_append_lossy(csn_buf *out, csn_str bytes, caisson_error *err);
-
-/* ---- the byte-level alphabet: every byte as a printable code point below U+0144 ---- */
-uint32_t csn_bytelevel_char(uint8_t byte);
-int csn_bytelevel_byte(uint32_t cp); /* -1: not of the alphabet */
-caisson_status csn_bytelevel_append(csn_buf *out, csn_str bytes, caisson_error *err);
 
 /* ---- pre-tokenisers ---- */
 typedef enum csn_split_behavior {
