@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* f32 mode, q8g and q4g (quant/group128.h), AVX2 with FMA. Few vectors: codes become floats in
+ * registers and meet x there, two rows at a time; many: f32_avx2.h. */
+#include "kernels/x86/f32_avx2.h"
+#include "quant/group128.h"
+
+enum {
+    FEW = 4,     /* vectors; from here on decoding a piece once is faster */
+    FEW_ROWS = 2 /* eight sums, so that none waits for the one before */
+};
+
+struct group128 {
+    const uint8_t *codes, *scales;
+    uint64_t row_bytes, n_scales; /* of a row */
+    uint64_t cols;
+};
+
+/* ---- few vectors ---- */
+
+/* The codes of 32 columns. */
+typedef void (*codes_fn)(const uint8_t *p, __m256 w[4]);
+
+CSN_INLINE void codes_q8g(const uint8_t *p, __m256 w[4]) {
+    CSN_UNROLL
+    for (int k = 0; k < 4; k++) {
+        w[k] = eight_codes((const int8_t *)p + 8 * k);
+    }
+}
+
+CSN_INLINE void codes_q4g(const uint8_t *p, __m256 w[4]) {
+    const __m128i mask = _mm_set1_epi8(15);
+    __m128i n = csn_load128(p);
+    __m128i even = _mm_and_si128(n, mask);
+    __m128i odd = _mm_and_si128(_mm_srli_epi16(n, 4), mask);
+    __m128i half[2] = {_mm_unpacklo_epi8(even, odd), _mm_unpackhi_epi8(even, odd)};
+    CSN_UNROLL
+    for (int k = 0; k < 2; k++) {
+        __m128i q = _mm_sub_epi8(half[k], _mm_set1_epi8(8));
+        w[2 * k] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q));
+        w[2 * k + 1] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(q, 8)));
+    }
+}
+
+/* Columns past the last multiple of 32, m of them, of one row: its codes and scale. */
+CSN_INLINE float finish_row(codes_fn codes, const uint8_t *p, float scale, const float *x,
+                            uint64_t m, const __m256 acc[4]) {
+    _Alignas(32) float lane[32];
+    CSN_UNROLL
+    for (int k = 0; k < 4; k++) {
+        _mm256_store_ps(lane + 8 * k, acc[k]);
+    }
+    if (m > 0) {
+        _Alignas(32) float buf[32];
+        __m256 w[4];
+        codes(p, w);
+        CSN_UNROLL
+        for (int k = 0; k < 4; k++) {
+            _mm256_store_ps(buf + 8 * k, _mm256_mul_ps(w[k], _mm256_set1_ps(scale)));
+        }
+        add_tail(buf, x, m, lane);
+    }
+    return tree32(lane);
+}
+
+/* Rows r to r + nr - 1 times one vector. */
+CSN_INLINE void few_rows(codes_fn codes, uint64_t bytes_of_32, const struct group128 *m, uint64_t r,
+                         int nr, const float *x, float *y) {
+    __m256 acc[FEW_ROWS][4];
+    const uint8_t *p[FEW_ROWS];
+    const uint8_t *scale[FEW_ROWS];
+    CSN_UNROLL
+    for (int i = 0; i < nr; i++) {
+        p[i] = m->codes + (r + (uint64_t)i) * m->row_bytes;
+        scale[i] = m->scales + 2 * (r + (uint64_t)i) * m->n_scales;
+        CSN_UNROLL
+        for (int k = 0; k < 4; k++) {
+            acc[i][k] = _mm256_setzero_ps();
+        }
+    }
+    for (uint64_t g = 0; g < m->cols / 32;) {
+        __m256 s[FEW_ROWS];
+        CSN_UNROLL
+        for (int i = 0; i < nr; i++) {
+            s[i] = _mm256_set1_ps(csn_scale16(scale[i] + g / 4 * 2));
+        }
+        const uint64_t end = g + 4 < m->cols / 32 ? g + 4 : m->cols / 32;
+        for (; g < end; g++) {
+            CSN_UNROLL
+            for (int i = 0; i < nr; i++) {
+                __m256 w[4];
+                codes(p[i] + g * bytes_of_32, w);
+                CSN_UNROLL
+                for (uint64_t k = 0; k < 4; k++) {
+                    acc[i][k] = _mm256_fmadd_ps(_mm256_mul_ps(w[k], s[i]), load8(x, 32 * g + 8 * k),
+                                                acc[i][k]);
+                }
+            }
+        }
+    }
+    const uint64_t rest = m->cols % 32;
+    const uint64_t g = m->cols / 32;
+    CSN_UNROLL
+    for (int i = 0; i < nr; i++) {
+        float last = rest > 0 ? csn_scale16(scale[i] + g / 4 * 2) : 0.0f;
+        y[i] = finish_row(codes, p[i] + g * bytes_of_32, last, x + 32 * g, rest, acc[i]);
+    }
+}
+
+CSN_INLINE void few(codes_fn codes, uint64_t bytes_of_32, const csn_matrix *w, const float *x,
+                    uint64_t x_stride, uint64_t n, float *y, uint64_t y_stride, uint64_t r0,
+                    uint64_t r1) {
+    const uint64_t n_scales = csn_group128_count(w->cols);
+    struct group128 m = {.codes = w->data,
+                         .row_bytes = n_scales * 4 * bytes_of_32,
+                         .n_scales = n_scales,
+                         .cols = w->cols};
+    m.scales = w->data + w->rows * m.row_bytes;
+    for (uint64_t r = r0; r < r1; r += FEW_ROWS) {
+        for (uint64_t t = 0; t < n; t++) {
+            if (r + FEW_ROWS <= r1) {
+                few_rows(codes, bytes_of_32, &m, r, FEW_ROWS, x + t * x_stride,
+                         y + t * y_stride + r);
+            } else {
+                few_rows(codes, bytes_of_32, &m, r, 1, x + t * x_stride, y + t * y_stride + r);
+            }
+        }
+    }
+}
+
+/* ---- many vectors ---- */
+
+/* f16 scales of row r from the group of column c on; c is a multiple of 128, as is PIECE. */
+CSN_INLINE const uint8_t *scales128(const csn_matrix *w, uint64_t row_bytes, uint64_t r,
+                                    uint64_t c) {
+    return w->data + w->rows * row_bytes + 2 * (r * csn_group128_count(w->cols) + c / CSN_GROUP128);
+}
+
+/* Rows are padded to whole groups, so eight columns may be decoded where fewer are left. */
+CSN_INLINE const void *decode_q8g(const csn_matrix *w, uint64_t r, uint64_t c, uint64_t m,
+                                  float *buf) {
+    const uint64_t row_bytes = csn_group128_count(w->cols) * CSN_GROUP128;
+    const int8_t *q = (const int8_t *)w->data + r * row_bytes + c;
+    const uint8_t *scales = scales128(w, row_bytes, r, c);
+    for (uint64_t i = 0; i < m; scales += 2) {
+        const __m256 s = _mm256_set1_ps(csn_scale16(scales));
+        for (uint64_t end = i + CSN_GROUP128; i < m && i < end; i += 8) {
+            _mm256_store_ps(buf + i, _mm256_mul_ps(eight_codes(q + i), s));
+        }
+    }
+    return buf;
+}
+
+CSN_INLINE const void *decode_q4g(const csn_matrix *w, uint64_t r, uint64_t c, uint64_t m,
+                                  float *buf) {
+    const uint64_t row_bytes = csn_group128_count(w->cols) * (CSN_GROUP128 / 2);
+    const uint8_t *nib = w->data + r * row_bytes + c / 2;
+    const uint8_t *scales = scales128(w, row_bytes, r, c);
+    for (uint64_t i = 0; i < m; scales += 2) {
+        const float s = csn_scale16(scales);
+        for (uint64_t end = i + CSN_GROUP128; i < m && i < end; i += 32) {
+            decode_nibbles(nib + i / 2, s, buf + i);
+        }
+    }
+    return buf;
+}
+
+void csn_matmul_f32_q8g_avx2(const csn_matrix *w, const float *x, uint64_t x_stride, uint64_t n,
+                             float *y, uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    if (n < FEW) {
+        few(codes_q8g, 32, w, x, x_stride, n, y, y_stride, r0, r1);
+    } else {
+        matmul(decode_q8g, w, x, x_stride, n, y, y_stride, r0, r1);
+    }
+}
+
+void csn_matmul_f32_q4g_avx2(const csn_matrix *w, const float *x, uint64_t x_stride, uint64_t n,
+                             float *y, uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    if (n < FEW) {
+        few(codes_q4g, 16, w, x, x_stride, n, y, y_stride, r0, r1);
+    } else {
+        matmul(decode_q4g, w, x, x_stride, n, y, y_stride, r0, r1);
+    }
+}
