@@ -5,11 +5,11 @@
 #include "kernels/x86/i8_avx2.h"
 
 enum {
-    FEW = 3,          /* vectors; from here on joining is faster */
-    BATCH = 8,        /* vectors whose tables are joined */
-    BATCH_ROWS = 512, /* rows that meet a joined table: 16 KiB of sums */
-    ROWS = 1024,      /* rows that meet the table of one vector: 4 KiB of sums */
-    STEP = 2          /* vector positions that are summed in registers */
+    FEW = 3,           /* vectors; from here on joining is faster */
+    BATCH = 8,         /* vectors whose tables are joined */
+    BATCH_ROWS = 1024, /* rows that meet a joined table */
+    ROWS = 1024,       /* rows that meet the table of one vector: 4 KiB of sums */
+    STEP = 2           /* vector positions that are summed in registers */
 };
 
 /* The values of one row at one vector position. */

@@ -11,10 +11,9 @@
 #include "kernels/x86/i8_avx2.h"
 
 enum {
-    FEW = 4,         /* vectors; from here on joining is faster */
-    FEW_ROWS = 1024, /* rows that meet the table of a span, at most 24 KiB, while it is in L1 */
-    BATCH = 16,      /* vectors whose tables are joined */
-    BATCH_ROWS = 512 /* rows that meet a joined table: 16 KiB of sums, in L1 */
+    FEW_ROWS = 1024,  /* rows that meet the table of a span, at most 24 KiB, while it is in L1 */
+    BATCH = 16,       /* vectors whose tables are joined */
+    BATCH_ROWS = 1024 /* rows that meet a joined table */
 };
 
 /* ---- few vectors: 32 rows ---- */
@@ -34,7 +33,7 @@ CSN_INLINE __m256i table16(const uint8_t *t) {
 }
 
 /* Bytes of `yes` where the highest bit of the mask's byte is set. As an intrinsic GCC 12 compares
- * each mask with zero first: half the speed. */
+ * each mask with zero first. */
 CSN_INLINE __m256i pick(__m256i no, __m256i yes, __m256i mask) {
     __m256i r;
     __asm__("vpblendvb %3, %2, %1, %0" : "=x"(r) : "x"(no), "x"(yes), "x"(mask));
@@ -194,30 +193,40 @@ CSN_OUTLINE void few_2_bytes(const csn_vq_matrix *m, const void *table, float *y
 
 /* ---- many vectors ---- */
 
-/* Bytes of `width` tables, n of each (a multiple of 32), one after the other: out [n][width].
- * Unpacking vectors k and k + width / 2 moves the highest bit of k below the bits of the place in
- * the vector; after it was done for all bits of k they are the lowest. */
-CSN_INLINE void join(const uint8_t *const *t, int width, uint64_t n, uint8_t *out) {
-    for (uint64_t i = 0; i < n; i += 32, out += 32 * (uint64_t)width) {
-        __m256i v[BATCH];
+/* Bytes of eight tables, n of each (a multiple of 32): those of entry i to out[i * width].
+ * Unpacking vectors k and k + 4 moves the highest bit of k below the bits of the place in the
+ * vector; when that was done for all bits of k they are the lowest. */
+CSN_INLINE void join(const uint8_t *const t[8], uint64_t n, int width, uint8_t *out) {
+    for (uint64_t i = 0; i < n; i += 32) {
+        __m256i v[8];
         CSN_UNROLL
-        for (int k = 0; k < width; k++) {
+        for (int k = 0; k < 8; k++) {
             v[k] = csn_load256(t[k] + i);
         }
         CSN_UNROLL
-        for (int half = width / 2; half >= 1; half /= 2) {
-            __m256i w[BATCH];
+        for (int bit = 0; bit < 3; bit++) {
+            __m256i w[8];
             CSN_UNROLL
-            for (int k = 0; k < width / 2; k++) {
-                w[2 * k] = _mm256_unpacklo_epi8(v[k], v[k + width / 2]);
-                w[2 * k + 1] = _mm256_unpackhi_epi8(v[k], v[k + width / 2]);
+            for (int k = 0; k < 4; k++) {
+                w[2 * k] = _mm256_unpacklo_epi8(v[k], v[k + 4]);
+                w[2 * k + 1] = _mm256_unpackhi_epi8(v[k], v[k + 4]);
             }
-            memcpy(v, w, (size_t)width * sizeof(v[0]));
+            memcpy(v, w, sizeof(v));
         }
         CSN_UNROLL
-        for (int k = 0; k < width; k++) {
-            _mm_store_si128((void *)(out + 16 * k), _mm256_castsi256_si128(v[k]));
-            _mm_store_si128((void *)(out + 16 * (k + width)), _mm256_extracti128_si256(v[k], 1));
+        for (int k = 0; k < 8; k++) { /* entries 2 k and 2 k + 1 of each half */
+            const __m128i half[2] = {_mm256_castsi256_si128(v[k]),
+                                     _mm256_extracti128_si256(v[k], 1)};
+            CSN_UNROLL
+            for (int h = 0; h < 2; h++) {
+                uint8_t *to = out + (i + 16 * (uint64_t)h + 2 * (uint64_t)k) * (uint64_t)width;
+                if (width == 8) {
+                    _mm_store_si128((void *)to, half[h]);
+                } else {
+                    _mm_storel_epi64((void *)to, half[h]);
+                    _mm_storeh_pd((void *)(to + width), _mm_castsi128_pd(half[h]));
+                }
+            }
         }
     }
 }
@@ -242,10 +251,12 @@ CSN_INLINE void add_rows(const uint8_t *p, uint64_t n, const uint8_t *joined, in
                 s = _mm256_add_epi16(s, widen(joined + i * (uint64_t)width, width));
             }
         } else {
+            CSN_UNROLL
             for (uint64_t k = 0; k < stages; k++) {
-                uint64_t i = *p++ + 256 * k;
+                uint64_t i = p[k] + 256 * k;
                 s = _mm256_add_epi16(s, widen(joined + i * (uint64_t)width, width));
             }
+            p += stages;
         }
         _mm256_store_si256(at, s);
     }
@@ -271,7 +282,9 @@ CSN_INLINE void sum_span(const struct batch *b, uint64_t v0, uint64_t v1, int wi
         for (int k = 0; k < width; k++) {
             t[k] = b->tables[k] + v * of_vector;
         }
-        join(t, width, of_vector, joined);
+        for (int k = 0; k < width; k += 8) {
+            join(t + k, of_vector, width, joined + k);
+        }
         for (uint64_t r = 0; r < b->n_rows; r += 64) {
             const uint64_t n = b->n_rows - r < 64 ? b->n_rows - r : 64;
             const uint8_t *p = b->m->index + ((b->r0 + r) / 64 * nv + v) * 64 * bytes;
@@ -347,15 +360,15 @@ static void apply_many(const csn_vq_matrix *m, const void *const *tables, uint64
 typedef void (*few_fn)(const csn_vq_matrix *m, const void *table, float *y, uint64_t r0,
                        uint64_t r1);
 
-/* few: NULL where there is none for these books. */
-static void apply(few_fn few, const csn_vq_matrix *m, const void *const *tables, uint64_t n,
-                  float *y, uint64_t y_stride, uint64_t r0, uint64_t r1) {
+/* few: NULL where there is none for these books; from `many` vectors on joining is faster. */
+static void apply(few_fn few, uint64_t many, const csn_vq_matrix *m, const void *const *tables,
+                  uint64_t n, float *y, uint64_t y_stride, uint64_t r0, uint64_t r1) {
     if (m->block != CSN_VQ_BLOCK) {
         csn_vq_apply_i8_any_ref(m, tables, n, y, y_stride, r0, r1);
         return;
     }
     uint64_t i = 0;
-    for (; n - i >= FEW; i += n - i < BATCH ? n - i : BATCH) {
+    for (; n - i >= many; i += n - i < BATCH ? n - i : BATCH) {
         uint64_t ni = n - i < BATCH ? n - i : BATCH;
         apply_many(m, tables + i, ni, y + i * y_stride, y_stride, r0, r1);
     }
@@ -370,11 +383,11 @@ static void apply(few_fn few, const csn_vq_matrix *m, const void *const *tables,
 
 void csn_vq_apply_i8_packed_avx2(const csn_vq_matrix *m, const void *const *tables, uint64_t n,
                                  float *y, uint64_t y_stride, uint64_t r0, uint64_t r1) {
-    apply(few_packed, m, tables, n, y, y_stride, r0, r1);
+    apply(few_packed, 7, m, tables, n, y, y_stride, r0, r1);
 }
 
 void csn_vq_apply_i8_bytes_avx2(const csn_vq_matrix *m, const void *const *tables, uint64_t n,
                                 float *y, uint64_t y_stride, uint64_t r0, uint64_t r1) {
     few_fn few = m->books->stages == 3 ? few_3_bytes : m->books->stages == 2 ? few_2_bytes : NULL;
-    apply(few, m, tables, n, y, y_stride, r0, r1);
+    apply(few, 4, m, tables, n, y, y_stride, r0, r1);
 }

@@ -146,7 +146,7 @@ static void check(const struct form *form, uint32_t rows, uint32_t cols, uint32_
 }
 
 static void kernels_equal_ref(void **state) {
-    static const uint32_t rows[] = {1, 3, 32, 63, 64, 65, 96, 127, 128, 200, 256};
+    static const uint32_t rows[] = {1, 3, 32, 63, 64, 65, 96, 127, 128, 200, 1100};
     static const uint32_t vectors[] = {1, 2, 3, 31, 32, 33, 63, 64, 65, 70};
     static const uint32_t batches[] = {1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33};
     const bool is_int8 = *state != NULL;
