@@ -58,12 +58,22 @@ caisson_status csn_realloc(void **p, size_t count, size_t size, caisson_error *e
     return CAISSON_OK;
 }
 
-caisson_status csn_alloc_aligned(size_t bytes, void **ret, caisson_error *err) {
-    enum { PAGE_FROM = 64 << 10, PAGE = 4096, HUGE_FROM = 4 << 20, HUGE_PAGE = 2 << 20 };
-    size_t align = bytes >= HUGE_FROM ? HUGE_PAGE : bytes >= PAGE_FROM ? PAGE : 64;
+enum { PAGE_FROM = 64 << 10, PAGE = 4096, HUGE_FROM = 4 << 20, HUGE_PAGE = 2 << 20 };
+
+static size_t alignment_of(uint64_t bytes) {
+    return bytes >= HUGE_FROM ? HUGE_PAGE : bytes >= PAGE_FROM ? PAGE : 64;
+}
+
+uint64_t csn_alloc_aligned_nbytes(uint64_t bytes) {
     uint64_t rounded;
-    if (!csn_align_up(bytes == 0 ? 1 : bytes, align, &rounded) || rounded > PTRDIFF_MAX ||
-        !may_allocate()) {
+    return csn_align_up(bytes == 0 ? 1 : bytes, alignment_of(bytes), &rounded) ? rounded
+                                                                               : UINT64_MAX;
+}
+
+caisson_status csn_alloc_aligned(size_t bytes, void **ret, caisson_error *err) {
+    size_t align = alignment_of(bytes);
+    uint64_t rounded = csn_alloc_aligned_nbytes(bytes);
+    if (rounded > PTRDIFF_MAX || !may_allocate()) {
         return csn_fail_nomem(err, bytes);
     }
     void *p = aligned_alloc(align, (size_t)rounded);

@@ -17,6 +17,8 @@ caisson_status csn_realloc(void **p, size_t count, size_t size, caisson_error *e
 /* Aligned to 64 bytes, from 64 KiB on to a page (CSN_DIRECT_ALIGN), huge pages advised from 4 MiB
  * on; not zeroed; free with csn_free_aligned. */
 caisson_status csn_alloc_aligned(size_t bytes, void **ret, caisson_error *err);
+/* What it takes of the system for so many bytes. */
+uint64_t csn_alloc_aligned_nbytes(uint64_t bytes);
 void csn_free(void *p);
 void csn_free_aligned(void *p);
 

@@ -44,6 +44,82 @@ static bool lay_out(const struct array *arrays, size_t n_arrays, uint64_t *offse
     return true;
 }
 
+enum { N_ARRAYS = 27 };
+
+/* Arrays whose type is another than float. */
+struct others {
+    float *picks, *rows, *cursor, *ids, *is_chosen, *results;
+};
+
+static void list_arrays(const csn_plan *plan, unsigned n_threads, bool int8, uint64_t max_n,
+                        csn_forward *f, struct others *o, struct array ret[N_ARRAYS]) {
+    uint64_t n_mixed = plan->max_experts != 0 ? max_n : 0;
+    const struct array arrays[N_ARRAYS] = {
+        {&f->h, max_n, plan->hidden},
+        {&f->x, max_n, plan->hidden},
+        {&f->q, max_n, plan->max_q},
+        {&f->att, max_n, plan->max_q},
+        {&f->k, max_n, plan->max_kv},
+        {&f->v, max_n, plan->max_kv},
+        {&f->gate, max_n, plan->max_gate},
+        {&f->up, max_n, plan->max_gate},
+        {&f->low, max_n, plan->max_low},
+        {&f->res, max_n * csn_plan_n_res(plan, plan->n_layers), plan->hidden},
+        {&f->cos, max_n, rope_pairs(plan)},
+        {&f->sin, max_n, rope_pairs(plan)},
+        {&f->scratch, scratch_floats(plan, n_threads), 1},
+        {&f->ops.scaled, int8 ? max_n : 0, widest_input(plan)},
+        {&f->mixed, n_mixed, plan->hidden},
+        {&f->moe.logits, max_n, plan->max_experts},
+        {&o->picks, max_n, sizeof(csn_pick) / sizeof(float) * plan->max_top_k},
+        {&o->rows, n_mixed, 1},
+        {&o->cursor, n_mixed, 1},
+        {&f->moe.weights, n_mixed, 1},
+        {&f->moe.x, n_mixed, plan->hidden},
+        {&f->moe.y, n_mixed, plan->hidden},
+        {&f->moe.latent_x, max_n, plan->max_latent},
+        {&f->moe.latent_y, max_n, plan->max_latent},
+        {&o->ids, plan->max_experts, 1},
+        {&o->is_chosen, plan->max_experts, 1},
+        {&o->results, n_mixed != 0 ? CSN_VQ_ROWS : 0, 1},
+    };
+    memcpy(ret, arrays, sizeof(arrays));
+}
+
+struct layout {
+    uint64_t at[N_ARRAYS], n_floats; /* of the arrays */
+    uint64_t n_x8, x8_bytes;         /* quantised inputs behind them */
+    size_t nbytes;                   /* of all */
+};
+
+static bool find_layout(const csn_plan *plan, csn_compute compute, uint64_t max_n,
+                        const struct array arrays[N_ARRAYS], struct layout *ret) {
+    struct layout l = {.n_x8 = compute == CSN_COMPUTE_INT8 ? CSN_MAX_LINEAR : 0};
+    uint64_t bytes = 0;
+    bool fits = lay_out(arrays, N_ARRAYS, l.at, &l.n_floats) &&
+                csn_x8_nbytes(max_n, widest_input(plan), &l.x8_bytes) &&
+                csn_align_up(l.x8_bytes, 64, &l.x8_bytes) &&
+                csn_mul(l.n_floats, sizeof(float), &bytes) &&
+                csn_add(bytes, l.n_x8 * l.x8_bytes, &bytes) && csn_to_size(bytes, &l.nbytes);
+    *ret = l;
+    return fits;
+}
+
+uint64_t csn_forward_nbytes(const csn_plan *plan, unsigned n_threads, csn_compute compute,
+                            uint64_t max_n) {
+    csn_forward f;
+    struct others o;
+    struct array arrays[N_ARRAYS];
+    struct layout l;
+    list_arrays(plan, n_threads, compute == CSN_COMPUTE_INT8, max_n, &f, &o, arrays);
+    uint64_t vq_bytes =
+        plan->vq.width != 0 ? csn_vq_memory_nbytes(&plan->vq, compute, (uint32_t)max_n) : 0;
+    uint64_t bytes;
+    return find_layout(plan, compute, max_n, arrays, &l) && csn_add(l.nbytes, vq_bytes, &bytes)
+               ? bytes
+               : UINT64_MAX;
+}
+
 caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_compute compute,
                                 uint64_t max_n, csn_forward *ret, caisson_error *err) {
     csn_forward f = {.plan = plan, .max_n = max_n};
@@ -52,71 +128,28 @@ caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_comput
                       .vec = csn_vec_get(),
                       .quantise = csn_kernel_quantise_x8(),
                       .take_exact = csn_kernel_take_exact()};
-    uint64_t cols = widest_input(plan);
-    bool int8 = compute == CSN_COMPUTE_INT8;
-    uint64_t n_mixed = plan->max_experts != 0 ? max_n : 0;
-    float *picks;
-    float *rows;
-    float *cursor;
-    float *ids;
-    float *is_chosen;
-    float *results;
-    const struct array arrays[] = {
-        {&f.h, max_n, plan->hidden},
-        {&f.x, max_n, plan->hidden},
-        {&f.q, max_n, plan->max_q},
-        {&f.att, max_n, plan->max_q},
-        {&f.k, max_n, plan->max_kv},
-        {&f.v, max_n, plan->max_kv},
-        {&f.gate, max_n, plan->max_gate},
-        {&f.up, max_n, plan->max_gate},
-        {&f.low, max_n, plan->max_low},
-        {&f.res, max_n * csn_plan_n_res(plan, plan->n_layers), plan->hidden},
-        {&f.cos, max_n, rope_pairs(plan)},
-        {&f.sin, max_n, rope_pairs(plan)},
-        {&f.scratch, scratch_floats(plan, csn_pool_n_threads(pool)), 1},
-        {&f.ops.scaled, int8 ? max_n : 0, cols},
-        {&f.mixed, n_mixed, plan->hidden},
-        {&f.moe.logits, max_n, plan->max_experts},
-        {&picks, max_n, sizeof(csn_pick) / sizeof(float) * plan->max_top_k},
-        {&rows, n_mixed, 1},
-        {&cursor, n_mixed, 1},
-        {&f.moe.weights, n_mixed, 1},
-        {&f.moe.x, n_mixed, plan->hidden},
-        {&f.moe.y, n_mixed, plan->hidden},
-        {&f.moe.latent_x, max_n, plan->max_latent},
-        {&f.moe.latent_y, max_n, plan->max_latent},
-        {&ids, plan->max_experts, 1},
-        {&is_chosen, plan->max_experts, 1},
-        {&results, n_mixed != 0 ? CSN_VQ_ROWS : 0, 1},
-    };
-    enum { N_ARRAYS = sizeof(arrays) / sizeof(arrays[0]) };
-    uint64_t at[N_ARRAYS];
-    uint64_t total = 0;
-    uint64_t x8_bytes = 0;
-    uint64_t n_x8 = int8 ? CSN_MAX_LINEAR : 0;
-    uint64_t bytes = 0;
-    size_t size;
-    if (!lay_out(arrays, N_ARRAYS, at, &total) || !csn_x8_nbytes(max_n, cols, &x8_bytes) ||
-        !csn_align_up(x8_bytes, 64, &x8_bytes) || !csn_mul(total, sizeof(float), &bytes) ||
-        !csn_add(bytes, n_x8 * x8_bytes, &bytes) || !csn_to_size(bytes, &size)) {
+    struct others o;
+    struct array arrays[N_ARRAYS];
+    struct layout l;
+    list_arrays(plan, csn_pool_n_threads(pool), compute == CSN_COMPUTE_INT8, max_n, &f, &o, arrays);
+    if (!find_layout(plan, compute, max_n, arrays, &l)) {
         return csn_fail_nomem(err, UINT64_MAX);
     }
-    CSN_TRY(csn_alloc_aligned(size, (void **)&f.memory, err));
+    CSN_TRY(csn_alloc_aligned(l.nbytes, (void **)&f.memory, err));
     for (size_t i = 0; i < N_ARRAYS; i++) {
-        *arrays[i].to = f.memory + at[i];
+        *arrays[i].to = f.memory + l.at[i];
     }
-    f.moe.picks = (csn_pick *)picks;
-    f.moe.rows = (uint32_t *)rows;
-    f.moe.cursor = (uint32_t *)cursor;
-    f.moe.ids = (uint32_t *)ids;
-    f.moe.is_chosen = (uint8_t *)is_chosen;
-    f.moe.at = (uint32_t *)results;
+    f.moe.picks = (csn_pick *)o.picks;
+    f.moe.rows = (uint32_t *)o.rows;
+    f.moe.cursor = (uint32_t *)o.cursor;
+    f.moe.ids = (uint32_t *)o.ids;
+    f.moe.is_chosen = (uint8_t *)o.is_chosen;
+    f.moe.at = (uint32_t *)o.results;
     f.moe.gate = f.gate;
     f.moe.up = f.up;
-    uint8_t *x8 = (uint8_t *)(f.memory + total);
-    for (uint64_t i = 0; i < n_x8; i++) {
-        f.ops.x8[i] = x8 + i * x8_bytes;
+    uint8_t *x8 = (uint8_t *)(f.memory + l.n_floats);
+    for (uint64_t i = 0; i < l.n_x8; i++) {
+        f.ops.x8[i] = x8 + i * l.x8_bytes;
     }
     if (plan->vq.width != 0) {
         caisson_status status =

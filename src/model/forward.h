@@ -31,6 +31,10 @@ enum { CSN_LOGIT_ROWS = 16 }; /* most rows of one csn_forward_logits */
 caisson_status csn_forward_init(const csn_plan *plan, csn_pool *pool, csn_compute compute,
                                 uint64_t max_n, csn_forward *ret, caisson_error *err);
 void csn_forward_done(csn_forward *f); /* of a zeroed one too */
+/* Bytes that csn_forward_init allocates for a pool of n_threads; UINT64_MAX: more than there can
+ * be. */
+uint64_t csn_forward_nbytes(const csn_plan *plan, unsigned n_threads, csn_compute compute,
+                            uint64_t max_n);
 
 /* Runs n <= max_n checked ids at positions pos0 .. pos0 + n, filling kv. Hidden states of rows
  * [row0, n) are left in f->h at their row; others are unspecified. `use_long`: longrope's second

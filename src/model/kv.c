@@ -47,27 +47,47 @@ static bool layer_bytes(const csn_layer *l, const csn_kv *kv, uint64_t *ret) {
            csn_mul(one, l->n_kv_heads, ret);
 }
 
+static caisson_status fail_size(uint64_t bytes, caisson_error *err) {
+    return CSN_FAIL(err, CAISSON_E_NOMEM, .section = "kv cache",
+                    .what = "the cache for this context does not fit into memory",
+                    CSN_VALUES(bytes, SIZE_MAX));
+}
+
+/* visit_offset [csn_plan_n_visits] or NULL. */
+static caisson_status lay_out(const csn_plan *plan, const csn_kv *kv, uint64_t *visit_offset,
+                              uint64_t *ret_total, caisson_error *err) {
+    uint64_t total = 0;
+    uint32_t n_visits = csn_plan_n_visits(plan);
+    for (uint32_t i = 0; i < n_visits; i++) {
+        uint64_t layer;
+        if (visit_offset != NULL) {
+            visit_offset[i] = total;
+        }
+        if (!layer_bytes(&plan->layers[i % plan->n_layers], kv, &layer) ||
+            !csn_add(total, layer, &total)) {
+            return fail_size(UINT64_MAX, err);
+        }
+    }
+    *ret_total = total;
+    return CAISSON_OK;
+}
+
+caisson_status csn_kv_nbytes(const csn_plan *plan, uint32_t n_ctx, csn_kv_type type_k,
+                             csn_kv_type type_v, uint64_t *ret, caisson_error *err) {
+    csn_kv kv = {.type_k = type_k, .type_v = type_v, .n_ctx = n_ctx};
+    return lay_out(plan, &kv, NULL, ret, err);
+}
+
 caisson_status csn_kv_new(const csn_plan *plan, uint32_t n_ctx, csn_kv_type type_k,
                           csn_kv_type type_v, csn_kv *ret, caisson_error *err) {
     csn_kv kv = {.type_k = type_k, .type_v = type_v, .n_ctx = n_ctx};
-    uint32_t n_visits = csn_plan_n_visits(plan);
-    CSN_TRY(CSN_NEW(n_visits, &kv.visit_offset, err));
-    uint64_t total = 0;
-    bool fits = true;
-    for (uint32_t i = 0; i < n_visits && fits; i++) {
-        uint64_t layer;
-        kv.visit_offset[i] = total;
-        fits = layer_bytes(&plan->layers[i % plan->n_layers], &kv, &layer) &&
-               csn_add(total, layer, &total);
+    CSN_TRY(CSN_NEW(csn_plan_n_visits(plan), &kv.visit_offset, err));
+    caisson_status s = lay_out(plan, &kv, kv.visit_offset, &kv.nbytes, err);
+    size_t bytes = 0;
+    if (s == CAISSON_OK && !csn_to_size(kv.nbytes, &bytes)) {
+        s = fail_size(kv.nbytes, err);
     }
-    size_t bytes;
-    caisson_status s;
-    if (!fits || !csn_to_size(total, &bytes)) {
-        s = CSN_FAIL(err, CAISSON_E_NOMEM, .section = "kv cache",
-                     .what = "the cache for this context does not fit into memory",
-                     CSN_VALUES(fits ? total : UINT64_MAX, SIZE_MAX));
-    } else {
-        /* zeroed by the operating system as pages are first touched */
+    if (s == CAISSON_OK) { /* zeroed by the operating system as pages are first touched */
         s = csn_alloc(bytes, 1, (void **)&kv.bytes, err);
     }
     if (s != CAISSON_OK) {
@@ -75,7 +95,6 @@ caisson_status csn_kv_new(const csn_plan *plan, uint32_t n_ctx, csn_kv_type type
         csn_free(kv.visit_offset);
         return s;
     }
-    kv.nbytes = total;
     *ret = kv;
     return CAISSON_OK;
 }

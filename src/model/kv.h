@@ -17,6 +17,9 @@ typedef struct csn_kv {
 /* Zeroed. A cache that cannot be allocated is CAISSON_E_NOMEM with its size. */
 caisson_status csn_kv_new(const csn_plan *plan, uint32_t n_ctx, csn_kv_type type_k,
                           csn_kv_type type_v, csn_kv *ret, caisson_error *err);
+/* What csn_kv_new would allocate. */
+caisson_status csn_kv_nbytes(const csn_plan *plan, uint32_t n_ctx, csn_kv_type type_k,
+                             csn_kv_type type_v, uint64_t *ret, caisson_error *err);
 void csn_kv_free(csn_kv *kv); /* of a zeroed one too */
 
 typedef struct csn_kda_state {

@@ -7,6 +7,7 @@
 struct csn_model {
     csn_store *store;
     csn_plan plan;
+    uint32_t max_ubatch;
     csn_plan **skill_plans; /* [cmf.n_skills] NULL: nobody asked for it yet */
     csn_arena arena;        /* the plans and their arrays */
     pthread_mutex_t mutex;  /* guards skill_plans and arena after csn_model_new; taken alone */
@@ -25,6 +26,7 @@ caisson_status csn_model_new(csn_store *store, csn_model **ret, caisson_error *e
         return s;
     }
     m->store = store;
+    m->max_ubatch = UINT32_MAX;
     *ret = m;
     return CAISSON_OK;
 }
@@ -71,6 +73,14 @@ csn_store *csn_model_store(const csn_model *m) {
 
 const csn_plan *csn_model_plan(const csn_model *m) {
     return &m->plan;
+}
+
+void csn_model_set_max_ubatch(csn_model *m, uint32_t n) {
+    m->max_ubatch = n;
+}
+
+uint32_t csn_model_max_ubatch(const csn_model *m) {
+    return m->max_ubatch;
 }
 
 uint64_t csn_model_bytes_per_token(const csn_model *m) {

@@ -23,6 +23,10 @@ const csn_plan *csn_model_plan(const csn_model *m);
  * first call for a skill makes it (errors of csn_plan_make), later ones look it up. Any thread. */
 caisson_status csn_model_skill_plan(csn_model *m, const csn_cmf_skill *skill, const csn_plan **ret,
                                     caisson_error *err);
+/* Tokens of a prompt that a session may take at once; set before there is one. No limit unless it
+ * was set. */
+void csn_model_set_max_ubatch(csn_model *m, uint32_t n);
+uint32_t csn_model_max_ubatch(const csn_model *m);
 /* Bytes of weights that one decoded token reads. */
 uint64_t csn_model_bytes_per_token(const csn_model *m);
 /* Which blocks layer i uses and why, as JSON members of an open object. */

@@ -94,7 +94,9 @@ caisson_status csn_plan_vector(struct csn_maker *m, csn_str name, uint64_t n, fl
     }
     float *v;
     CSN_TRY(CSN_ARENA_NEW(m->arena, (size_t)n, &v, err));
-    mat.dtype->decode(&mat, 0, n, v);
+    if (!csn_store_is_dry(m->store)) {
+        mat.dtype->decode(&mat, 0, n, v);
+    }
     for (uint64_t i = 0; add != 0.0f && i < n; i++) {
         v[i] += add;
     }

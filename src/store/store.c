@@ -28,6 +28,7 @@ struct csn_store {
     const csn_directory *dir;
     const char *path;
     csn_stream *stream;
+    bool is_dry;
     mapping *maps; /* [n_files] */
     uint32_t n_files;
     pthread_mutex_t mutex; /* guards blocks; taken alone */
@@ -176,6 +177,14 @@ csn_stream *csn_store_stream(const csn_store *s) {
     return s->stream;
 }
 
+void csn_store_set_dry(csn_store *s, bool is_dry) {
+    s->is_dry = is_dry;
+}
+
+bool csn_store_is_dry(const csn_store *s) {
+    return s->is_dry;
+}
+
 static caisson_status read_tensor(csn_store *s, const csn_tensor *t, uint8_t *out,
                                   caisson_error *err) {
     if (s->warp != NULL) {
@@ -268,7 +277,9 @@ static caisson_status find_matrix(csn_store *s, csn_str name, csn_matrix *ret, c
             .got = csn_str_from(t->dtype->name));
     }
     const uint8_t *bytes = NULL;
-    if (s->stream == NULL || !csn_stream_has(s->stream, (uint32_t)(t - s->dir->tensors))) {
+    bool is_streamed =
+        s->stream != NULL && csn_stream_has(s->stream, (uint32_t)(t - s->dir->tensors));
+    if (!is_streamed && !s->is_dry) {
         CSN_TRY(find_bytes(s, t, &bytes, err));
     }
     *ret = csn_matrix_make(t->dtype, &t->shape, bytes, t->nbytes);

@@ -33,6 +33,11 @@ typedef struct csn_stream csn_stream;
 void csn_store_set_stream(csn_store *s, csn_stream *stream);
 csn_stream *csn_store_stream(const csn_store *s);
 
+/* While it is true nothing is read: matrices have no data, so that a plan that is made then tells
+ * sizes alone. */
+void csn_store_set_dry(csn_store *s, bool is_dry);
+bool csn_store_is_dry(const csn_store *s);
+
 /* A tensor's matrix, good until csn_store_free; without data where it is of a streamed expert.
  * CAISSON_E_MISSING if absent, CAISSON_E_UNSUPPORTED for a dtype that this build cannot decode;
  * without mmap, IO and NOMEM; with `verify`, HASH. Any thread may call. */

@@ -156,13 +156,12 @@ caisson_status csn_stream_new(csn_store *store, const csn_stream_options *option
     s->store = store;
     s->verify = options->verify;
     s->looks_ahead = options->looks_ahead;
-    s->cache_bytes = options->experts.cache_bytes;
     pthread_mutex_init(&s->turn, NULL);
     const csn_warp *w = csn_store_warp(store);
     caisson_status status = w != NULL ? map_warp(s, w, err) : map_cmf(s, csn_store_cmf(store), err);
     bool has_any = s->map.n_layers > 0;
-    if (status == CAISSON_OK && has_any) {
-        status = csn_experts_new(&s->map, &options->experts, &s->experts, err);
+    if (status == CAISSON_OK && has_any && options->experts.cache_bytes > 0) {
+        status = csn_stream_start(s, &options->experts, err);
     }
     if (status != CAISSON_OK || !has_any) {
         csn_stream_free(s);
@@ -172,6 +171,12 @@ caisson_status csn_stream_new(csn_store *store, const csn_stream_options *option
         *ret = s;
     }
     return status;
+}
+
+caisson_status csn_stream_start(csn_stream *s, const csn_expert_options *options,
+                                caisson_error *err) {
+    s->cache_bytes = options->cache_bytes;
+    return csn_experts_new(&s->map, options, &s->experts, err);
 }
 
 void csn_stream_free(csn_stream *s) {
@@ -215,6 +220,10 @@ int64_t csn_stream_layer(const csn_stream *s, uint32_t layer) {
         }
     }
     return -1;
+}
+
+const csn_expert_map *csn_stream_map(const csn_stream *s) {
+    return &s->map;
 }
 
 csn_experts *csn_stream_experts(const csn_stream *s) {

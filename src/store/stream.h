@@ -13,9 +13,13 @@ typedef struct csn_stream_options {
     bool verify; /* the checksum of records, hash and digest of tensors, whenever they are read */
 } csn_stream_options;
 
-/* *ret NULL: the model has no routed experts. CAISSON_E_BOUNDS: too small a cache. */
+/* *ret NULL: the model has no routed experts. CAISSON_E_LIMIT: too small a cache. With cache_bytes
+ * 0 nothing is opened or read: what the stream tells are places and sizes, and it is started later.
+ */
 caisson_status csn_stream_new(csn_store *store, const csn_stream_options *options, csn_stream **ret,
                               caisson_error *err);
+caisson_status csn_stream_start(csn_stream *s, const csn_expert_options *options,
+                                caisson_error *err);
 void csn_stream_free(csn_stream *s); /* NULL is fine */
 
 csn_store *csn_stream_store(const csn_stream *s);
@@ -27,7 +31,8 @@ uint64_t csn_stream_cache_bytes(const csn_stream *s);
 /* The number of a layer among those that have experts; -1: it has none. */
 int64_t csn_stream_layer(const csn_stream *s, uint32_t layer);
 bool csn_stream_looks_ahead(const csn_stream *s);
-csn_experts *csn_stream_experts(const csn_stream *s);
+const csn_expert_map *csn_stream_map(const csn_stream *s);
+csn_experts *csn_stream_experts(const csn_stream *s); /* NULL: not started */
 /* Sessions of one model take turns: from a list's `want` to its `done`. */
 void csn_stream_claim(csn_stream *s);
 void csn_stream_release(csn_stream *s);

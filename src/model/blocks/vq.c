@@ -30,22 +30,38 @@ static bool add(uint64_t *total, uint64_t n, uint64_t size, uint64_t *ret_offset
            csn_add(*total, bytes, total);
 }
 
+enum { N_PARTS = 5 };
+
+/* Kernel and sizes of *m, where its parts lie, and the bytes of all; false on overflow. */
+static bool lay_out(const csn_vq_sizes *sizes, csn_compute compute, uint32_t max_n,
+                    csn_vq_memory *m, uint64_t at[N_PARTS], uint64_t *ret_total) {
+    csn_vq_books b = shape_of(sizes);
+    *m = (csn_vq_memory){.sizes = *sizes};
+    m->kernel = csn_kernel_vq(&b, compute == CSN_COMPUTE_INT8);
+    m->in_bytes = m->kernel.table_nbytes(&b, sizes->hidden);
+    m->down_bytes = m->kernel.table_nbytes(&b, sizes->width);
+    *ret_total = 0;
+    return add(ret_total, 2 * (uint64_t)max_n, m->in_bytes, &at[0]) &&
+           add(ret_total, CSN_VQ_ROWS, m->down_bytes, &at[1]) &&
+           add(ret_total, CSN_VQ_ROWS, sizes->width * sizeof(float), &at[2]) &&
+           add(ret_total, CSN_VQ_ROWS, sizes->width * sizeof(float), &at[3]) &&
+           add(ret_total, CSN_VQ_ROWS, sizes->hidden * sizeof(float), &at[4]);
+}
+
+uint64_t csn_vq_memory_nbytes(const csn_vq_sizes *sizes, csn_compute compute, uint32_t max_n) {
+    csn_vq_memory m;
+    uint64_t at[N_PARTS];
+    uint64_t total;
+    return lay_out(sizes, compute, max_n, &m, at, &total) ? total : UINT64_MAX;
+}
+
 caisson_status csn_vq_memory_new(const csn_vq_sizes *sizes, csn_compute compute, uint32_t max_n,
                                  csn_vq_memory *ret, caisson_error *err) {
-    csn_vq_books b = shape_of(sizes);
-    csn_vq_memory m = {.sizes = *sizes};
-    m.kernel = csn_kernel_vq(&b, compute == CSN_COMPUTE_INT8);
-    m.in_bytes = m.kernel.table_nbytes(&b, sizes->hidden);
-    m.down_bytes = m.kernel.table_nbytes(&b, sizes->width);
-    uint64_t total = 0;
-    uint64_t at[5];
+    csn_vq_memory m;
+    uint64_t at[N_PARTS];
+    uint64_t total;
     size_t size;
-    if (!add(&total, 2 * (uint64_t)max_n, m.in_bytes, &at[0]) ||
-        !add(&total, CSN_VQ_ROWS, m.down_bytes, &at[1]) ||
-        !add(&total, CSN_VQ_ROWS, sizes->width * sizeof(float), &at[2]) ||
-        !add(&total, CSN_VQ_ROWS, sizes->width * sizeof(float), &at[3]) ||
-        !add(&total, CSN_VQ_ROWS, sizes->hidden * sizeof(float), &at[4]) ||
-        !csn_to_size(total, &size)) {
+    if (!lay_out(sizes, compute, max_n, &m, at, &total) || !csn_to_size(total, &size)) {
         return csn_fail_nomem(err, UINT64_MAX);
     }
     CSN_TRY(csn_alloc_aligned(size, &m.bytes, err));

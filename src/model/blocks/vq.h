@@ -27,6 +27,8 @@ typedef struct csn_vq_memory {
 uint32_t csn_vq_max_chunk(const csn_vq_sizes *sizes, csn_compute compute);
 caisson_status csn_vq_memory_new(const csn_vq_sizes *sizes, csn_compute compute, uint32_t max_n,
                                  csn_vq_memory *ret, caisson_error *err);
+/* Bytes that it allocates; UINT64_MAX: more than there can be. */
+uint64_t csn_vq_memory_nbytes(const csn_vq_sizes *sizes, csn_compute compute, uint32_t max_n);
 void csn_vq_memory_done(csn_vq_memory *m); /* of a zeroed one too */
 
 typedef struct csn_vq_job { /* an expert, and the vectors of the chunk that go through it */
