@@ -109,6 +109,7 @@ extern const cli_option cli_model_options[];     /* -t -c -ub --compute --cache-
 extern const cli_option cli_file_options[];      /* --no-mmap */
 extern const cli_option cli_text_options[];      /* --convert */
 extern const cli_option cli_sampling_options[];  /* --temp ... --seed */
+const char *cli_kv_choice(unsigned i);           /* how keys and values are kept */
 const char *cli_quant_choice(unsigned i);        /* the types that convert writes */
 
 #endif

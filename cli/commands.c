@@ -18,6 +18,7 @@ const cli_command *const cli_commands[] = {
     &cli_cmd_eval,
     &cli_cmd_ppl,
     &cli_cmd_bench,
+    &cli_cmd_plan,
     &cli_cmd_tensor,
     &cli_cmd_masks,
     &cli_cmd_skill,

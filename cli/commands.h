@@ -7,7 +7,7 @@
 
 extern const cli_command cli_cmd_convert, cli_cmd_info, cli_cmd_verify, cli_cmd_run, cli_cmd_chat;
 extern const cli_command cli_cmd_tokenize, cli_cmd_detokenize, cli_cmd_render, cli_cmd_eval;
-extern const cli_command cli_cmd_ppl, cli_cmd_bench, cli_cmd_tensor;
+extern const cli_command cli_cmd_ppl, cli_cmd_bench, cli_cmd_plan, cli_cmd_tensor;
 extern const cli_command cli_cmd_completion, cli_cmd_man, cli_cmd_masks, cli_cmd_skill;
 extern const cli_command cli_cmd_keygen, cli_cmd_sign;
 extern const cli_command cli_cmd_quantize, cli_cmd_synth;

@@ -7,7 +7,7 @@ static const char *compute_choice(unsigned i) {
     return words[i];
 }
 
-static const char *kv_choice(unsigned i) {
+const char *cli_kv_choice(unsigned i) {
     static const char *const words[] = {"f16", "f32", "q8_0", NULL};
     return words[i];
 }
@@ -94,14 +94,14 @@ const cli_option cli_model_options[] = {
      .short_name = "ctk",
      .kind = CLI_CHOICE,
      .value = "TYPE",
-     .choices = kv_choice,
+     .choices = cli_kv_choice,
      .help = "How keys are kept",
      .by_default = "f16"},
     {.name = "cache-type-v",
      .short_name = "ctv",
      .kind = CLI_CHOICE,
      .value = "TYPE",
-     .choices = kv_choice,
+     .choices = cli_kv_choice,
      .help = "How values are kept",
      .by_default = "f16"},
     {.name = "skill",

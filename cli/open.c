@@ -281,7 +281,7 @@ int cli_open_file(const cli_args *args, const char *path, caisson_file **ret) {
     return status == CAISSON_OK ? CLI_OK : cli_fail(args, &err);
 }
 
-static caisson_kv_type kv_type(const char *word) {
+caisson_kv_type cli_kv_type(const char *word) {
     return strcmp(word, "f32") == 0    ? CAISSON_KV_F32
            : strcmp(word, "q8_0") == 0 ? CAISSON_KV_Q8_0
                                        : CAISSON_KV_F16;
@@ -304,8 +304,8 @@ caisson_session_options cli_session_options(const cli_args *args, caisson_comput
         .n_ubatch = (uint32_t)cli_int(args, "ubatch-size", 0),
         .n_threads = (uint32_t)cli_int(args, "threads", 0),
         .compute = compute,
-        .type_k = kv_type(cli_text(args, "cache-type-k", "f16")),
-        .type_v = kv_type(cli_text(args, "cache-type-v", "f16")),
+        .type_k = cli_kv_type(cli_text(args, "cache-type-k", "f16")),
+        .type_v = cli_kv_type(cli_text(args, "cache-type-v", "f16")),
         .task = task != NULL && strcmp(task, "none") == 0 ? "" : task,
         .skill = is_base ? NULL : skill,
     };

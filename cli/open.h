@@ -40,6 +40,8 @@ int cli_new_session(const cli_args *args, caisson_model *model, caisson_compute 
 caisson_session_options cli_session_options(const cli_args *args, caisson_compute compute,
                                             uint32_t n_ctx);
 
+caisson_kv_type cli_kv_type(const char *word); /* of --cache-type-k/-v */
+
 /* Opens a file to be looked at, with the same hint. */
 int cli_open_file(const cli_args *args, const char *path, caisson_file **ret);
 

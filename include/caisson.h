@@ -34,6 +34,7 @@
 #include "caisson/limits.h"
 #include "caisson/masks.h"
 #include "caisson/model.h"
+#include "caisson/plan.h"
 #include "caisson/rewrite.h"
 #include "caisson/score.h"
 #include "caisson/sign.h"

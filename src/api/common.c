@@ -38,6 +38,16 @@ caisson_status csn_api_options(const void *given, size_t known, void *ret, caiss
     return CAISSON_OK;
 }
 
+csn_kv_type csn_api_kv_type(caisson_kv_type type) {
+    static const csn_kv_type types[] = {
+        [CAISSON_KV_DEFAULT] = CSN_KV_F16,
+        [CAISSON_KV_F16] = CSN_KV_F16,
+        [CAISSON_KV_F32] = CSN_KV_F32,
+        [CAISSON_KV_Q8_0] = CSN_KV_Q8_0,
+    };
+    return types[type];
+}
+
 caisson_status csn_api_no_tokenizer(const caisson_model *model, caisson_error *err) {
     return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = model->path, .section = "vocab",
                     .what = "the file has no tokenizer and no tokenizer.json lies beside it");

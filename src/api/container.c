@@ -2,6 +2,8 @@
 /* A model by its path: a .cmf file (or any of its shards), or a .waste directory. */
 #include "api_internal.h"
 
+#include "base/limits.h"
+
 caisson_status csn_api_open_container(const char *path, const caisson_open_options *o,
                                       csn_api_container *ret, csn_api_signed *files,
                                       caisson_error *err) {
@@ -16,7 +18,8 @@ caisson_status csn_api_open_container(const char *path, const caisson_open_optio
     return csn_warp_open(fs, path, NULL, &ret->warp, err);
 }
 
-caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o, caisson_error *err) {
+caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o,
+                              uint32_t *ret_max_ubatch, caisson_error *err) {
     static const csn_expert_io io[] = {
         [CAISSON_IO_DEFAULT] = CSN_EXPERT_IO_AUTO,
         [CAISSON_IO_URING] = CSN_EXPERT_IO_URING,
@@ -27,13 +30,22 @@ caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o, c
         return CAISSON_OK;
     }
     CSN_API_NEED((unsigned)o->io < sizeof(io) / sizeof(io[0]), err, "io is not one of caisson_io");
-    csn_stream_options so = {.experts = {.cache_bytes = o->budget_bytes, .io = io[o->io]},
-                             .looks_ahead = !o->no_lookahead,
+    csn_stream_options so = {.looks_ahead = !o->no_lookahead,
                              .verify = o->verify_records || o->verify};
     csn_stream *stream;
+    csn_memplan plan = {0};
+    csn_memplan_share share;
     CSN_TRY(csn_stream_new(store, &so, &stream, err));
     csn_store_set_stream(store, stream);
-    return CAISSON_OK;
+    CSN_TRY(
+        csn_api_memplan(store, o->budget_n_ctx, o->budget_type_k, o->budget_type_v, &plan, err));
+    uint64_t budget = o->budget_bytes != 0
+                          ? o->budget_bytes
+                          : csn_memplan_choose(&plan, csn_memory_limit_get().bytes);
+    CSN_TRY(csn_memplan_split(&plan, budget, &share, err));
+    *ret_max_ubatch = share.n_ubatch;
+    csn_expert_options eo = {.cache_bytes = share.cache_bytes, .io = io[o->io]};
+    return stream != NULL ? csn_stream_start(stream, &eo, err) : CAISSON_OK;
 }
 
 caisson_status csn_api_store(const csn_api_container *c, const caisson_open_options *o,

@@ -18,19 +18,13 @@ caisson_status caisson_session_new(caisson_model *model, const caisson_session_o
     if (model->model == NULL) {
         return csn_api_cannot_run(model, err);
     }
-    static const csn_kv_type kv[] = {
-        [CAISSON_KV_DEFAULT] = CSN_KV_F16,
-        [CAISSON_KV_F16] = CSN_KV_F16,
-        [CAISSON_KV_F32] = CSN_KV_F32,
-        [CAISSON_KV_Q8_0] = CSN_KV_Q8_0,
-    };
     csn_session_options so = {
         .n_ctx = o.n_ctx,
         .n_ubatch = o.n_ubatch,
         .n_threads = o.n_threads,
         .compute = o.compute == CAISSON_COMPUTE_F32 ? CSN_COMPUTE_F32 : CSN_COMPUTE_INT8,
-        .type_k = kv[o.type_k],
-        .type_v = kv[o.type_v],
+        .type_k = csn_api_kv_type(o.type_k),
+        .type_v = csn_api_kv_type(o.type_v),
         .task = o.task,
         .skill = o.skill,
     };

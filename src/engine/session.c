@@ -56,18 +56,25 @@ static void use(csn_session *s, const csn_variant *v) {
     s->n_rows = 0;
 }
 
+uint32_t csn_session_choose_ctx(const csn_arch *arch, uint32_t n_ctx) {
+    uint32_t trained = arch->max_position_embeddings;
+    return n_ctx != 0 ? n_ctx : trained != 0 && trained < DEFAULT_CTX ? trained : DEFAULT_CTX;
+}
+
+uint32_t csn_session_max_ubatch(const csn_plan *plan, csn_compute compute, uint32_t n_ctx,
+                                uint32_t n_ubatch) {
+    uint32_t n = n_ubatch < n_ctx ? n_ubatch : n_ctx;
+    uint32_t fits = plan->vq.width != 0 ? csn_vq_max_chunk(&plan->vq, compute) : n;
+    return n < fits ? n : fits;
+}
+
 caisson_status csn_session_new(csn_model *model, const csn_session_options *options,
                                csn_session **ret, caisson_error *err) {
     const csn_arch *a = csn_model_arch(model);
     csn_session *s;
     CSN_TRY(CSN_NEW(1, &s, err));
     s->model = model;
-    uint32_t trained = a->max_position_embeddings;
-    s->n_ctx = options->n_ctx != 0                     ? options->n_ctx
-               : trained != 0 && trained < DEFAULT_CTX ? trained
-                                                       : DEFAULT_CTX;
-    s->n_ubatch = options->n_ubatch != 0 ? options->n_ubatch : DEFAULT_UBATCH;
-    s->n_ubatch = s->n_ubatch < s->n_ctx ? s->n_ubatch : s->n_ctx;
+    s->n_ctx = csn_session_choose_ctx(a, options->n_ctx);
     caisson_status status = CAISSON_OK;
     if (s->n_ctx > MAX_CTX) {
         status = CSN_FAIL(err, CAISSON_E_LIMIT, .what = "the context is too long",
@@ -84,9 +91,11 @@ caisson_status csn_session_new(csn_model *model, const csn_session_options *opti
         csn_store_stream(csn_model_store(model)) == NULL) {
         status = CSN_FAIL(err, CAISSON_E_ARG, .what = "nobody fetches the model's experts");
     }
-    if (status == CAISSON_OK && first->plan->vq.width != 0) {
-        uint32_t fits = csn_vq_max_chunk(&first->plan->vq, options->compute);
-        s->n_ubatch = s->n_ubatch < fits ? s->n_ubatch : fits;
+    if (status == CAISSON_OK) {
+        uint32_t n = options->n_ubatch != 0 ? options->n_ubatch : DEFAULT_UBATCH;
+        uint32_t planned = csn_model_max_ubatch(model);
+        s->n_ubatch = csn_session_max_ubatch(first->plan, options->compute, s->n_ctx,
+                                             n < planned ? n : planned);
     }
     if (status == CAISSON_OK) {
         status = csn_pool_new((unsigned)threads_or_all(options->n_threads), &s->pool, err);

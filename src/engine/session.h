@@ -30,6 +30,11 @@ typedef struct csn_session_options {
 caisson_status csn_session_new(csn_model *model, const csn_session_options *options,
                                csn_session **ret, caisson_error *err);
 void csn_session_free(csn_session *s);
+/* What a session takes for these two: n_ctx of 0, and so many tokens of a prompt at once at most.
+ */
+uint32_t csn_session_choose_ctx(const csn_arch *arch, uint32_t n_ctx);
+uint32_t csn_session_max_ubatch(const csn_plan *plan, csn_compute compute, uint32_t n_ctx,
+                                uint32_t n_ubatch);
 
 const csn_cmf_mask *csn_session_active_mask(const csn_session *s); /* NULL = none */
 uint32_t csn_session_n_past(const csn_session *s);

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan: the memory that a model needs, and the speed that the disk allows with less than all. */
+#include <inttypes.h>
+
+#include "base/json.h"
+#include "commands.h"
+#include "memory.h"
+#include "open.h"
+#include "term.h"
+
+enum { MAX_JSON = 1 << 16 };
+
+static void put_u64(csn_jw *w, const char *key, uint64_t v) {
+    csn_jw_key(w, csn_str_from(key));
+    csn_jw_u64(w, v);
+}
+
+static int print_json(const cli_args *args, const caisson_memory_plan *p) {
+    caisson_error err;
+    csn_buf out = CSN_BUF_INIT(MAX_JSON);
+    csn_jw w = csn_jw_begin(&out, &err);
+    csn_jw_object(&w);
+    put_u64(&w, "ctx", p->n_ctx);
+    put_u64(&w, "weights_bytes", p->weights_bytes);
+    put_u64(&w, "kv_bytes", p->kv_bytes);
+    put_u64(&w, "buffer_bytes", p->buffer_bytes);
+    put_u64(&w, "min_cache_bytes", p->min_cache_bytes);
+    put_u64(&w, "floor_bytes", p->floor_bytes);
+    put_u64(&w, "resident_bytes", p->resident_bytes);
+    put_u64(&w, "limit_bytes", p->limit_bytes);
+    csn_jw_key(&w, CSN_STR("limit_by"));
+    csn_jw_str(&w, csn_str_from(p->limit_by));
+    put_u64(&w, "budget_bytes", p->budget_bytes);
+    put_u64(&w, "cache_bytes", p->cache_bytes);
+    put_u64(&w, "bytes_per_token", p->bytes_per_token);
+    put_u64(&w, "read_bytes_per_token", p->read_bytes_per_token);
+    put_u64(&w, "disk_bytes_per_s", (uint64_t)p->disk_bytes_per_s);
+    csn_jw_key(&w, CSN_STR("tokens_per_s"));
+    if (p->tokens_per_s > 0) {
+        csn_jw_f64(&w, p->tokens_per_s);
+    } else {
+        csn_jw_null(&w);
+    }
+    csn_jw_object_end(&w);
+    int rc = CLI_OK;
+    if (csn_jw_end(&w) == CAISSON_OK) {
+        printf("%s\n", out.ptr);
+    } else {
+        rc = cli_fail(args, &err);
+    }
+    csn_buf_free(&out);
+    return rc;
+}
+
+static void print_bytes(const char *what, uint64_t bytes, const char *note) {
+    char size[32];
+    printf("%-24s %12s  %s\n", what, cli_bytes_text(bytes, size, sizeof(size)), note);
+}
+
+static void print_text(const caisson_memory_plan *p) {
+    char size[32];
+    char note[96];
+    print_bytes("weights", p->weights_bytes, "all but routed experts");
+    (void)snprintf(note, sizeof(note), "of %" PRIu32 " tokens", p->n_ctx);
+    print_bytes("kv cache", p->kv_bytes, note);
+    print_bytes("buffers", p->buffer_bytes, "at least");
+    print_bytes("experts", p->min_cache_bytes, "at least");
+    print_bytes("floor", p->floor_bytes, "the smallest --budget");
+    print_bytes("resident", p->resident_bytes, "with this --budget nothing is read twice");
+    print_bytes("limit", p->limit_bytes, p->limit_by);
+    print_bytes("budget", p->budget_bytes, "");
+    if (p->bytes_per_token == 0) {
+        return;
+    }
+    print_bytes("cache of experts", p->cache_bytes, "");
+    print_bytes("experts of one token", p->bytes_per_token, "");
+    print_bytes("read for each token", p->read_bytes_per_token, "if all are used alike");
+    if (p->disk_bytes_per_s > 0) {
+        printf("%-24s %12s/s\n", "disk",
+               cli_bytes_text((uint64_t)p->disk_bytes_per_s, size, sizeof(size)));
+    }
+    if (p->tokens_per_s > 0) {
+        printf("%-24s %12.3g tokens/s\n", "the disk allows", p->tokens_per_s);
+    }
+}
+
+static int run(const cli_args *args) {
+    caisson_plan_options o = {
+        .struct_size = sizeof(o),
+        .n_ctx = (uint32_t)cli_int(args, "ctx", 0),
+        .type_k = cli_kv_type(cli_text(args, "cache-type-k", "f16")),
+        .type_v = cli_kv_type(cli_text(args, "cache-type-v", "f16")),
+        .no_probe = cli_has(args, "no-probe"),
+    };
+    int rc = cli_budget(args, &o.budget_bytes);
+    if (rc != CLI_OK) {
+        return rc;
+    }
+    caisson_memory_plan plan;
+    caisson_error err;
+    if (caisson_plan(args->positional[0], &o, &plan, &err) != CAISSON_OK) {
+        return cli_fail(args, &err);
+    }
+    if (cli_has(args, "json")) {
+        return print_json(args, &plan);
+    }
+    print_text(&plan);
+    return CLI_OK;
+}
+
+static const cli_option options[] = {
+    {.name = "budget",
+     .kind = CLI_TEXT,
+     .value = "SIZE",
+     .help = "Plan for so much memory: bytes, or K, M, G (powers of 1024)",
+     .by_default = "what the machine can spare"},
+    {.name = "ctx",
+     .short_name = "c",
+     .kind = CLI_INT,
+     .value = "N",
+     .min = 1,
+     .max = 16777216,
+     .help = "Tokens that fit into the context",
+     .by_default = "4096, or as many as the model was made for"},
+    {.name = "cache-type-k",
+     .short_name = "ctk",
+     .kind = CLI_CHOICE,
+     .value = "TYPE",
+     .choices = cli_kv_choice,
+     .help = "How keys are kept",
+     .by_default = "f16"},
+    {.name = "cache-type-v",
+     .short_name = "ctv",
+     .kind = CLI_CHOICE,
+     .value = "TYPE",
+     .choices = cli_kv_choice,
+     .help = "How values are kept",
+     .by_default = "f16"},
+    {.name = "no-probe", .kind = CLI_FLAG, .help = "Do not measure the disk"},
+    {0},
+};
+
+const cli_command cli_cmd_plan = {
+    .name = "plan",
+    .summary = "Tell how much memory a model needs, and how fast it runs with less than all",
+    .positionals = "MODEL",
+    .min_args = 1,
+    .max_args = 1,
+    .groups = {options, cli_json_options, cli_common_options},
+    .details =
+        "Reads header and directory, and for a third of a second experts, to see what the disk "
+        "gives. The floor depends on the model, --ctx and the types of the KV cache alone. The "
+        "limit is the smallest of the machine, the control groups above us and our own limits; "
+        "without --budget three quarters of it are planned for, or less if that is enough.\n"
+        "JSON: {\"ctx\":N, \"weights_bytes\":N, \"kv_bytes\":N, \"buffer_bytes\":N, "
+        "\"min_cache_bytes\":N, \"floor_bytes\":N (the sum of these four), \"resident_bytes\":N, "
+        "\"limit_bytes\":N, \"limit_by\":S, \"budget_bytes\":N, \"cache_bytes\":N, "
+        "\"bytes_per_token\":N, \"read_bytes_per_token\":N, \"disk_bytes_per_s\":N (0: not "
+        "measured), \"tokens_per_s\":X or null (nothing is read, or not measured)}.",
+    .examples = "caisson plan model.waste --budget 8G\ncaisson plan model.cmf -c 32768 --json",
+    .run = run,
+};

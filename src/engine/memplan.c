@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/memplan.h"
+
+#include "base/alloc.h"
+#include "base/size.h"
+#include "engine/session.h"
+#include "model/forward.h"
+
+enum { PLAN_THREADS = 32, GROWTH_SHARE = 8 /* of what is above the floor, for longer cuts */ };
+
+/* Tensors of skills are read when one is chosen (CMF 9). */
+static uint64_t sum_weights(const csn_store *store) {
+    const csn_directory *dir = csn_store_dir(store);
+    const csn_stream *stream = csn_store_stream(store);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < dir->n; i++) {
+        bool is_elsewhere = (stream != NULL && csn_stream_has(stream, i)) ||
+                            csn_str_starts(dir->tensors[i].name, CSN_STR("skill."));
+        sum += is_elsewhere ? 0 : csn_alloc_aligned_nbytes(dir->tensors[i].nbytes);
+    }
+    return sum; /* of parts of files: it fits */
+}
+
+static uint64_t count_buffers(const csn_plan *plan, uint32_t n_ctx, uint32_t n_ubatch) {
+    static const csn_compute modes[] = {CSN_COMPUTE_F32, CSN_COMPUTE_INT8};
+    uint64_t most = 0;
+    for (int i = 0; i < 2; i++) {
+        uint32_t n = csn_session_max_ubatch(plan, modes[i], n_ctx, n_ubatch);
+        uint64_t bytes = csn_forward_nbytes(plan, PLAN_THREADS, modes[i], n);
+        most = bytes > most ? bytes : most;
+    }
+    uint64_t logits = (uint64_t)CSN_LOGIT_ROWS * plan->vocab * sizeof(float);
+    return csn_add(most, logits, &most) ? most : UINT64_MAX;
+}
+
+/* Bytes of the experts that one token uses in a layer, from the sum of all of them. */
+static uint64_t bytes_of_token(const csn_expert_map *map, const csn_plan *plan) {
+    const csn_expert_piece *piece = map->pieces;
+    uint64_t sum = 0;
+    for (uint32_t l = 0; l < map->n_layers; l++) {
+        uint64_t layer = 0;
+        for (uint64_t i = 0; i < (uint64_t)map->n_experts[l] * map->n_pieces; i++) {
+            layer += (piece++)->nbytes;
+        }
+        const csn_moe *moe = plan->layers[map->layer_ids[l]].moe;
+        sum += moe != NULL ? layer / map->n_experts[l] * moe->top_k : 0;
+    }
+    return sum * plan->n_loops;
+}
+
+static caisson_status count_experts(const csn_stream *stream, const csn_plan *plan, csn_memplan *p,
+                                    caisson_error *err) {
+    const csn_expert_map *map = csn_stream_map(stream);
+    CSN_TRY(csn_expert_min_cache(map, plan->max_top_k, &p->min_cache_bytes, err));
+    CSN_TRY(csn_expert_min_cache(map, UINT32_MAX, &p->all_cache_bytes, err));
+    p->bytes_per_token = bytes_of_token(map, plan);
+    return CAISSON_OK;
+}
+
+static caisson_status add_up(csn_memplan *p, caisson_error *err) {
+    uint64_t fixed;
+    if (!csn_add(p->weights_bytes, p->kv_bytes, &fixed) ||
+        !csn_add(fixed, p->buffer_bytes[0], &p->floor_bytes) ||
+        !csn_add(p->floor_bytes, p->min_cache_bytes, &p->floor_bytes) ||
+        !csn_add(fixed, p->buffer_bytes[CSN_MEMPLAN_CUTS - 1], &p->resident_bytes) ||
+        !csn_add(p->resident_bytes, p->all_cache_bytes, &p->resident_bytes)) {
+        return csn_fail_nomem(err, UINT64_MAX);
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status measure(const csn_plan *plan, const csn_store *store, csn_kv_type type_k,
+                              csn_kv_type type_v, csn_memplan *p, caisson_error *err) {
+    p->weights_bytes = sum_weights(store);
+    CSN_TRY(csn_kv_nbytes(plan, p->n_ctx, type_k, type_v, &p->kv_bytes, err));
+    for (uint32_t i = 0; i < CSN_MEMPLAN_CUTS; i++) {
+        p->buffer_bytes[i] = count_buffers(plan, p->n_ctx, CSN_MEMPLAN_MIN_UBATCH << i);
+    }
+    if (csn_store_stream(store) != NULL) {
+        CSN_TRY(count_experts(csn_store_stream(store), plan, p, err));
+    }
+    return add_up(p, err);
+}
+
+caisson_status csn_memplan_make(csn_store *store, uint32_t n_ctx, csn_kv_type type_k,
+                                csn_kv_type type_v, csn_memplan *ret, caisson_error *err) {
+    csn_arena arena = {0};
+    csn_plan plan;
+    csn_memplan p = {.n_ctx = csn_session_choose_ctx(csn_store_arch(store), n_ctx)};
+    csn_store_set_dry(store, true);
+    caisson_status status = csn_plan_make(store, NULL, 0, &arena, &plan, err);
+    csn_store_set_dry(store, false);
+    if (status == CAISSON_OK) {
+        status = measure(&plan, store, type_k, type_v, &p, err);
+    }
+    csn_arena_done(&arena);
+    if (status == CAISSON_OK) {
+        *ret = p;
+    }
+    return status;
+}
+
+uint64_t csn_memplan_choose(const csn_memplan *p, uint64_t limit) {
+    uint64_t most = limit - limit / 4;
+    uint64_t budget = p->resident_bytes < most ? p->resident_bytes : most;
+    return budget > p->floor_bytes ? budget : p->floor_bytes;
+}
+
+static uint64_t growth(const csn_memplan *p, uint32_t i) {
+    return p->buffer_bytes[i] - p->buffer_bytes[0];
+}
+
+/* Larger buffers take little of what the cache could have, or what it has no use for. */
+static bool is_affordable(const csn_memplan *p, uint64_t above, uint64_t bytes) {
+    uint64_t useful = p->all_cache_bytes - p->min_cache_bytes;
+    return bytes <= above / GROWTH_SHARE || (bytes <= above && above - bytes >= useful);
+}
+
+caisson_status csn_memplan_split(const csn_memplan *p, uint64_t budget, csn_memplan_share *ret,
+                                 caisson_error *err) {
+    if (budget < p->floor_bytes) {
+        return CSN_FAIL(err, CAISSON_E_LIMIT, .section = "budget",
+                        .what = "the model does not run in so little memory (bytes)",
+                        CSN_VALUES(p->floor_bytes, budget));
+    }
+    uint64_t above = budget - p->floor_bytes;
+    uint32_t i = CSN_MEMPLAN_CUTS - 1;
+    while (i > 0 && !is_affordable(p, above, growth(p, i))) {
+        i--;
+    }
+    uint64_t cache = p->min_cache_bytes + above - growth(p, i);
+    *ret = (csn_memplan_share){
+        .cache_bytes = cache < p->all_cache_bytes ? cache : p->all_cache_bytes,
+        .n_ubatch = CSN_MEMPLAN_MIN_UBATCH << i,
+    };
+    return CAISSON_OK;
+}

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plan and --budget: what the tool plans against what the manifest says, and whether it keeps it."""
+import json
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import tool
+
+WASTE = os.path.join(tool.ROOT, "tests", "golden", "warp", "vq3r-base.waste")
+SLACK = 64 << 20  # bytes of peak memory above the budget: the program itself
+
+
+def peak_bytes(*args):
+    """Peak resident memory of caisson ARGS, which must succeed."""
+    code = ("import resource, subprocess, sys\n"
+            "rc = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode\n"
+            "print(rc, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+    out = subprocess.run([sys.executable, "-c", code, tool.TOOL, *map(str, args)],
+                         stdout=subprocess.PIPE, check=True, timeout=100).stdout.split()
+    assert out[0] == b"0", out
+    return int(out[1]) * 1024
+
+
+class Plan(tool.Case):
+    def plan(self, *args):
+        return self.ok("plan", WASTE, "--json", *args).json
+
+    def test_figures_are_those_of_the_manifest(self):
+        with open(os.path.join(WASTE, "manifest.json"), encoding="utf-8") as f:
+            manifest = json.load(f)
+        p = self.plan("--no-probe")
+        top_k = manifest["config"]["num_experts_per_token"]
+        layers = manifest["layers"].values()
+        records = [bank["bytes"] // bank["experts"] for bank in layers]
+        self.assertEqual(p["bytes_per_token"], top_k * sum(records))
+        self.assertEqual(p["min_cache_bytes"], max(4, top_k) * max(records))
+        trunk = [t["bytes"] for t in manifest["trunk"]]
+        self.assertGreaterEqual(p["weights_bytes"], sum(trunk))
+        self.assertLess(p["weights_bytes"], sum(trunk) + 4096 * len(trunk))
+        self.assertEqual(p["floor_bytes"], p["weights_bytes"] + p["kv_bytes"] + p["buffer_bytes"] +
+                         p["min_cache_bytes"])
+        self.assertEqual((p["disk_bytes_per_s"], p["tokens_per_s"]), (0, None))
+        at_floor = self.plan("--no-probe", "--budget", p["floor_bytes"])
+        self.assertEqual(at_floor["cache_bytes"], p["min_cache_bytes"])
+        enough = self.plan("--no-probe", "--budget", p["resident_bytes"])
+        self.assertEqual(enough["cache_bytes"], sum(bank["bytes"] for bank in layers))
+        self.assertEqual(enough["read_bytes_per_token"], 0)
+
+    def test_the_floor_depends_on_context_and_kv_types(self):
+        a = self.plan("--no-probe", "-c", 512)
+        b = self.plan("--no-probe", "-c", 8192)
+        c = self.plan("--no-probe", "-c", 8192, "-ctk", "f32", "-ctv", "f32")
+        self.assertTrue(a["floor_bytes"] < b["floor_bytes"] < c["floor_bytes"])
+        self.assertEqual(b["floor_bytes"] - a["floor_bytes"], b["kv_bytes"] - a["kv_bytes"])
+
+    def test_the_disk_is_measured(self):
+        floor = self.plan("--no-probe")["floor_bytes"]
+        p = self.plan("--budget", floor)
+        self.assertGreater(p["disk_bytes_per_s"], 0)
+        self.assertAlmostEqual(p["tokens_per_s"],
+                               p["disk_bytes_per_s"] / p["read_bytes_per_token"], delta=1)
+        self.assertIn("the disk allows", self.ok("plan", WASTE, "--budget", floor).out)
+
+    def test_sizes(self):
+        for text, size in (("20000000", 20000000), ("30M", 30 << 20), ("1G", 1 << 30),
+                           ("40000K", 40000 << 10)):
+            self.assertEqual(self.plan("--no-probe", "--budget", text)["budget_bytes"], size)
+        for text in ("", "x", "1T", "1.5G", "-1", "0", "1 G", "99999999999G"):
+            self.fails(tool.USAGE, "plan", WASTE, "--budget=" + text)
+
+    def test_a_dense_model(self):
+        p = self.ok("plan", tool.TINY, "--json").json
+        self.assertEqual((p["min_cache_bytes"], p["bytes_per_token"]), (0, 0))
+        self.assertIn("floor", self.ok("plan", tool.TINY).out)
+        self.fails(tool.FAILED, "plan", tool.TINY, "--budget", p["floor_bytes"] - 1)
+
+    def test_what_is_no_model(self):
+        self.fails(tool.FAILED, "plan", self.path("nothing.waste"))
+        self.fails(tool.FAILED, "plan", __file__)
+
+
+class Budget(tool.Case):
+    ARGS = ("eval", WASTE, "--tokens", ",".join(str(i * 7 % 250) for i in range(40)), "-n", 8,
+            "--compute", "f32", "-c", 64)
+
+    def setUp(self):
+        super().setUp()
+        self.floor = tool.run("plan", WASTE, "--json", "--no-probe", "-c", 64).json["floor_bytes"]
+
+    def test_at_the_floor_it_works_and_below_it_is_refused(self):
+        want = self.ok(*self.ARGS, "--json").json
+        for threads in (1, 4):
+            for io in ("threads", "buffered"):
+                for ahead in ((), ("--no-lookahead",)):
+                    got = self.ok(*self.ARGS, "--json", "--budget", self.floor, "-t", threads,
+                                  "--io", io, *ahead).json
+                    self.assertEqual(got, want)
+        r = self.fails(tool.FAILED, *self.ARGS, "--budget", self.floor - 1)
+        self.assertIn(str(self.floor), r.err)
+        self.assertIn(str(self.floor - 1), r.err)
+
+    def test_the_peak_is_kept(self):
+        if any(s in os.environ.get("CFLAGS", "") + tool.BUILD for s in ("san", "aarch64")):
+            self.skipTest("sanitizers and emulators take memory of their own")
+        for budget in (self.floor, 2 * self.floor):
+            self.assertLess(peak_bytes(*self.ARGS, "--budget", budget), budget + SLACK)
+
+
+if __name__ == "__main__":
+    tool.main()

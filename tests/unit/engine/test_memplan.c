@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/test.h"
+
+#include "convert/convert.h"
+#include "engine/memplan.h"
+#include "fault/faulty_fs.h"
+#include "model/forward.h"
+#include "model/model.h"
+#include "support/temp_dir.h"
+
+#define FAMILIES CSN_SOURCE_DIR "/tests/golden/families/"
+#define WARP CSN_SOURCE_DIR "/tests/golden/warp/"
+
+static csn_store *open_cmf(csn_fs *fs, const char *family) {
+    caisson_error err;
+    csn_cmf *cmf;
+    csn_store *store;
+    csn_stream *stream;
+    char source[256];
+    const char *path = temp_path("m.cmf");
+    csn_convert_options o = {
+        .quant = csn_dtype_by_name(CSN_STR("q8_row")), .n_threads = 1, .overwrite = true};
+    (void)snprintf(source, sizeof(source), FAMILIES "%s", family);
+    ASSERT_OK(csn_convert(csn_fs_os(), source, path, &o, &err), &err);
+    ASSERT_OK(csn_cmf_open(fs, path, &cmf, &err), &err);
+    ASSERT_OK(csn_store_new(cmf, &(csn_store_options){.no_mmap = true}, &store, &err), &err);
+    ASSERT_OK(csn_stream_new(store, &(csn_stream_options){0}, &stream, &err), &err);
+    csn_store_set_stream(store, stream);
+    return store;
+}
+
+static csn_store *open_warp(csn_fs *fs, const char *name) {
+    caisson_error err;
+    csn_warp *warp;
+    csn_store *store;
+    csn_stream *stream;
+    char path[256];
+    (void)snprintf(path, sizeof(path), WARP "%s", name);
+    ASSERT_OK(csn_warp_open(fs, path, NULL, &warp, &err), &err);
+    ASSERT_OK(csn_store_new_warp(warp, &(csn_store_options){0}, &store, &err), &err);
+    ASSERT_OK(csn_stream_new(store, &(csn_stream_options){0}, &stream, &err), &err);
+    csn_store_set_stream(store, stream);
+    return store;
+}
+
+static csn_memplan plan_of(csn_store *store, uint32_t n_ctx, csn_kv_type type) {
+    csn_memplan p;
+    caisson_error err;
+    ASSERT_OK(csn_memplan_make(store, n_ctx, type, type, &p, &err), &err);
+    return p;
+}
+
+/* Not one byte of trunk, banks or tensors. */
+static void nothing_is_read_for_a_plan(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        faulty_fs f;
+        faulty_fs_init(&f, csn_fs_os());
+        f.kinds = FAULTY_READ | FAULTY_MAP | FAULTY_OPEN;
+        csn_store *store =
+            i == 0 ? open_cmf(&f.base, "qwen3_moe") : open_warp(&f.base, "vq3r-base.waste");
+        f.n = 0;
+        csn_memplan p = plan_of(store, 64, CSN_KV_F16);
+        assert_int_equal(f.n, 0);
+        assert_true(p.floor_bytes > 0 && p.bytes_per_token > 0);
+        csn_store_free(store);
+    }
+}
+
+/* What is planned is what is allocated. */
+static void kv_and_buffers_are_those_of_a_session(void **state) {
+    (void)state;
+    csn_store *store = open_warp(csn_fs_os(), "vq3r-base.waste");
+    caisson_error err;
+    csn_memplan p = plan_of(store, 100, CSN_KV_F32);
+    csn_expert_options eo = {.cache_bytes = p.min_cache_bytes};
+    ASSERT_OK(csn_stream_start(csn_store_stream(store), &eo, &err), &err);
+    csn_model *m;
+    ASSERT_OK(csn_model_new(store, &m, &err), &err);
+    csn_kv kv;
+    ASSERT_OK(csn_kv_new(csn_model_plan(m), 100, CSN_KV_F32, CSN_KV_F32, &kv, &err), &err);
+    assert_int_equal(kv.nbytes, p.kv_bytes);
+    csn_kv_free(&kv);
+    uint64_t f32 = csn_forward_nbytes(csn_model_plan(m), 32, CSN_COMPUTE_F32, 64);
+    uint64_t i8 = csn_forward_nbytes(csn_model_plan(m), 32, CSN_COMPUTE_INT8, 64);
+    uint64_t logits = (uint64_t)CSN_LOGIT_ROWS * csn_model_plan(m)->vocab * sizeof(float);
+    assert_int_equal(p.buffer_bytes[0], (f32 > i8 ? f32 : i8) + logits);
+    csn_model_free(m);
+}
+
+static void the_floor_follows_context_and_kv_types(void **state) {
+    (void)state;
+    csn_store *store = open_cmf(csn_fs_os(), "qwen3_moe");
+    csn_memplan a = plan_of(store, 256, CSN_KV_F16);
+    csn_memplan b = plan_of(store, 512, CSN_KV_F16);
+    csn_memplan c = plan_of(store, 256, CSN_KV_F32);
+    assert_int_equal(b.kv_bytes, 2 * a.kv_bytes);
+    assert_int_equal(c.kv_bytes, 2 * a.kv_bytes);
+    assert_int_equal(c.floor_bytes - a.floor_bytes, a.kv_bytes);
+    assert_int_equal(a.floor_bytes,
+                     a.weights_bytes + a.kv_bytes + a.buffer_bytes[0] + a.min_cache_bytes);
+    csn_store_free(store);
+}
+
+static void the_floor_is_enough_and_one_byte_less_is_not(void **state) {
+    (void)state;
+    csn_store *store = open_warp(csn_fs_os(), "vq3r-base.waste");
+    csn_memplan p = plan_of(store, 1024, CSN_KV_F16);
+    csn_memplan_share share;
+    caisson_error err;
+    ASSERT_OK(csn_memplan_split(&p, p.floor_bytes, &share, &err), &err);
+    assert_int_equal(share.cache_bytes, p.min_cache_bytes);
+    assert_int_equal(share.n_ubatch, CSN_MEMPLAN_MIN_UBATCH);
+    ASSERT_STATUS(csn_memplan_split(&p, p.floor_bytes - 1, &share, &err), CAISSON_E_LIMIT);
+    assert_int_equal(strtoull(err.want, NULL, 10), p.floor_bytes);
+    assert_int_equal(strtoull(err.got, NULL, 10), p.floor_bytes - 1);
+    csn_store_free(store);
+}
+
+/* The parts of a budget are never more than it, and a larger one never has a smaller cache. */
+static void a_budget_is_split(void **state) {
+    (void)state;
+    csn_memplan p = {.weights_bytes = 1000,
+                     .kv_bytes = 500,
+                     .buffer_bytes = {100, 150, 250, 450},
+                     .min_cache_bytes = 400,
+                     .all_cache_bytes = 9000,
+                     .floor_bytes = 2000,
+                     .resident_bytes = 1000 + 500 + 450 + 9000};
+    caisson_error err;
+    for (uint64_t budget = p.floor_bytes; budget < 12000; budget += 7) {
+        csn_memplan_share s;
+        ASSERT_OK(csn_memplan_split(&p, budget, &s, &err), &err);
+        uint32_t i = 0;
+        while ((uint32_t)CSN_MEMPLAN_MIN_UBATCH << i < s.n_ubatch) {
+            i++;
+        }
+        assert_true(1500 + p.buffer_bytes[i] + s.cache_bytes <= budget);
+        assert_true(s.cache_bytes >= p.min_cache_bytes && s.cache_bytes <= p.all_cache_bytes);
+        assert_true(budget < p.resident_bytes || s.cache_bytes == p.all_cache_bytes);
+        assert_true(budget < p.resident_bytes || s.n_ubatch == 512);
+    }
+}
+
+static void a_quarter_of_the_machine_is_left_to_others(void **state) {
+    (void)state;
+    csn_memplan p = {.floor_bytes = 1000, .resident_bytes = 5000};
+    assert_int_equal(csn_memplan_choose(&p, 100000), 5000);
+    assert_int_equal(csn_memplan_choose(&p, 4000), 3000);
+    assert_int_equal(csn_memplan_choose(&p, 1000), 1000);
+    assert_int_equal(csn_memplan_choose(&p, UINT64_MAX), 5000);
+}
+
+static void a_dense_model_needs_all_of_it(void **state) {
+    (void)state;
+    csn_store *store = open_cmf(csn_fs_os(), "llama");
+    csn_memplan p = plan_of(store, 64, CSN_KV_F16);
+    assert_int_equal(p.min_cache_bytes, 0);
+    assert_int_equal(p.bytes_per_token, 0);
+    assert_int_equal(p.floor_bytes, p.weights_bytes + p.kv_bytes + p.buffer_bytes[0]);
+    csn_store_free(store);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_read_for_a_plan),
+        cmocka_unit_test(kv_and_buffers_are_those_of_a_session),
+        cmocka_unit_test(the_floor_follows_context_and_kv_types),
+        cmocka_unit_test(the_floor_is_enough_and_one_byte_less_is_not),
+        cmocka_unit_test(a_budget_is_split),
+        cmocka_unit_test(a_quarter_of_the_machine_is_left_to_others),
+        cmocka_unit_test(a_dense_model_needs_all_of_it),
+    };
+    return cmocka_run_group_tests_name("engine memplan", tests, temp_dir_make, temp_dir_remove);
+}
