@@ -19,7 +19,8 @@ enum op {
     OP_vq_table_f32,
     OP_vq_table_i8,
     OP_vq_apply_f32,
-    OP_vq_apply_i8
+    OP_vq_apply_i8,
+    OP_vq_nearest
 };
 
 struct row {
@@ -36,6 +37,7 @@ struct row {
         csn_take_exact_fn take_exact;
         csn_vq_table_fn vq_table_f32, vq_table_i8;
         csn_vq_apply_fn vq_apply_f32, vq_apply_i8;
+        csn_vq_nearest_fn vq_nearest;
     } fn;
 };
 
@@ -116,4 +118,8 @@ csn_vq_kernel csn_kernel_vq(const csn_vq_books *b, bool want_int8) {
     return (csn_vq_kernel){.table_nbytes = vq_f32_nbytes,
                            .table = find(OP_vq_table_f32, "any")->fn.vq_table_f32,
                            .apply = find(OP_vq_apply_f32, "any")->fn.vq_apply_f32};
+}
+
+csn_vq_nearest_fn csn_kernel_vq_nearest(void) {
+    return find(OP_vq_nearest, "any")->fn.vq_nearest;
 }
