@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* convert: somebody else's model becomes a .cmf. */
+/* convert: somebody else's model becomes a .cmf, or a mixture of experts a WARP directory. */
 #include "commands.h"
 #include "conversion.h"
 #include "rewrite.h"
 
 static int run(const cli_args *args) {
     return cli_conversion_run(args, &(cli_convert_job){.summary = stdout});
+}
+
+static const char *coding_choice(unsigned i) {
+    static const char *const names[] = {"vq3r", "vq2r", "vq4p", NULL};
+    return names[i];
 }
 
 static const cli_option options[] = {
@@ -16,26 +21,55 @@ static const cli_option options[] = {
      .choices = cli_quant_choice,
      .help = "Type of the weight matrices",
      .by_default = "q8_row"},
+    {.name = "expert-quant",
+     .kind = CLI_CHOICE,
+     .value = "CODING",
+     .choices = coding_choice,
+     .help = "OUT.waste: coding of the experts",
+     .by_default = "vq3r"},
+    {.name = "trunk-bits",
+     .kind = CLI_INT,
+     .value = "N",
+     .min = 4,
+     .max = 8,
+     .help = "OUT.waste: bits of the matrices that are no experts, 4 or 8 (embedding and head have "
+             "8)",
+     .by_default = "4"},
+    {0},
+};
+
+static const cli_option target_options[] = {
+    {.name = "output",
+     .short_name = "o",
+     .kind = CLI_PATH,
+     .value = "OUT.cmf",
+     .help = "The file to write, or OUT.waste for a WARP directory (needed)"},
+    {.name = "force", .short_name = "f", .kind = CLI_FLAG, .help = "Replace an existing target"},
     {0},
 };
 
 const cli_command cli_cmd_convert = {
     .name = "convert",
-    .summary = "Make a .cmf file of a GGUF file or a Hugging Face directory",
+    .summary = "Make a .cmf file or a WARP directory of a model in another format",
     .positionals = "SOURCE -o OUT.cmf",
     .min_args = 1,
     .max_args = 1,
-    .groups = {options, cli_target_options, cli_conversion_options, cli_shard_options,
-               cli_json_options, cli_common_options},
+    .groups = {options, target_options, cli_conversion_options, cli_shard_options, cli_json_options,
+               cli_common_options},
     .details =
-        "SOURCE is a GGUF file (of a split one any part) or a directory with config.json and "
-        "safetensors files; its content decides, not its name. Norms and other vectors stay "
+        "SOURCE is a GGUF file (of a split one any part), a directory with config.json and "
+        "safetensors files, a .cmf file, or a WARP directory; its content decides, not its name. "
+        "Norms and other vectors stay "
         "in f16 (in f32 with --quant f32). OUT.cmf appears whole or not at all; after an "
         "interrupt the same command goes on where it stopped.\n"
+        "OUT.waste is a directory for models larger than memory: mixtures of experts with latent "
+        "attention (Kimi-Linear, Kimi K3, DeepSeek-V3). Each expert becomes a record of vector "
+        "indices with codebooks that a layer shares; a layer's bank is whole or absent.\n"
         "At the end the error of each tensor against the source's own values is shown, as "
         "the norm of the difference over the norm of the source.",
     .examples = "caisson convert SmolLM2-135M.gguf -o smollm2.cmf\n"
                 "caisson convert ./Qwen3-0.6B -o qwen3.cmf --quant q4_tiled --tensor "
-                "'lm_head.*=q8_row'",
+                "'lm_head.*=q8_row'\n"
+                "caisson convert ./Kimi-Linear-48B -o kimi.waste --expert-quant vq4p",
     .run = run,
 };

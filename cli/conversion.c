@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What convert and quantize share: the library's conversion with a bar, and what it cost. */
+#include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -128,12 +129,26 @@ static size_t n_done_before(const job *j, const char *target) {
     return n > j->n ? n - j->n : 0;
 }
 
-static void print_summary(const job *j, FILE *out, const char *target, double seconds) {
+/* Bytes of a file, or of all files of a directory. */
+static uint64_t bytes_at(const char *path) {
     struct stat st;
-    char size[32] = "?";
-    if (stat(target, &st) == 0) {
-        cli_bytes_text((uint64_t)st.st_size, size, sizeof(size));
+    DIR *dir = opendir(path);
+    uint64_t n = 0;
+    if (dir == NULL) {
+        return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
     }
+    for (struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
+        if (fstatat(dirfd(dir), e->d_name, &st, 0) == 0 && S_ISREG(st.st_mode)) {
+            n += (uint64_t)st.st_size;
+        }
+    }
+    (void)closedir(dir);
+    return n;
+}
+
+static void print_summary(const job *j, FILE *out, const char *target, double seconds) {
+    char size[32];
+    cli_bytes_text(bytes_at(target), size, sizeof(size));
     size_t n_coarser = 0;
     for (size_t i = 0; i < j->n; i++) {
         n_coarser += j->rows[i].coarser;
@@ -246,12 +261,11 @@ static int print_json(const job *j, FILE *out, const char *target, double second
     caisson_error err;
     csn_buf buf = CSN_BUF_INIT(MAX_JSON);
     csn_jw w = csn_jw_begin(&buf, &err);
-    struct stat st;
     csn_jw_object(&w);
     csn_jw_key(&w, CSN_STR("file"));
     csn_jw_str(&w, csn_str_from(target));
     csn_jw_key(&w, CSN_STR("bytes"));
-    csn_jw_u64(&w, stat(target, &st) == 0 ? (uint64_t)st.st_size : 0);
+    csn_jw_u64(&w, bytes_at(target));
     csn_jw_key(&w, CSN_STR("seconds"));
     csn_jw_f64(&w, seconds);
     csn_jw_key(&w, CSN_STR("bits_per_weight"));
@@ -290,6 +304,8 @@ int cli_convert(const cli_args *args, const char *source, const char *target,
         .n_threads = (uint32_t)cli_int(args, "threads", 0),
         .overwrite = what->overwrite,
         .shard_max_bytes = what->shard_max_bytes,
+        .expert_quant = what->expert_quant,
+        .trunk_bits = what->trunk_bits,
         .reference_encoder = what->reference_encoder,
         .mean_bits = what->mean_bits,
         .outliers = what->outliers,
@@ -364,6 +380,24 @@ static bool is_one_of(const char *type, const char *const types[2]) {
     return type != NULL && (strcmp(type, types[0]) == 0 || strcmp(type, types[1]) == 0);
 }
 
+/* Options that mean something for one kind of target only. */
+static int check_target_options(const cli_args *args, const char *target) {
+    static const char *const of_cmf[] = {"quant",     "tensor",  "bits",          "outliers",
+                                         "calibrate", "encoder", "shard-max-size"};
+    static const char *const of_waste[] = {"expert-quant", "trunk-bits"};
+    bool is_waste = target != NULL && cli_is_waste(target);
+    const char *const *refused = is_waste ? of_cmf : of_waste;
+    size_t n =
+        is_waste ? sizeof(of_cmf) / sizeof(of_cmf[0]) : sizeof(of_waste) / sizeof(of_waste[0]);
+    for (size_t i = 0; i < n; i++) {
+        if (cli_has(args, refused[i])) {
+            return cli_usage_error(args->command, "--%s is for targets OUT%s", refused[i],
+                                   is_waste ? ".cmf" : ".waste");
+        }
+    }
+    return CLI_OK;
+}
+
 static int check_wants(const cli_args *args, const caisson_tensor_rule *rules, size_t n) {
     for (size_t k = 0; k < sizeof(wants) / sizeof(wants[0]); k++) {
         bool is_met = !cli_has(args, wants[k].option) ||
@@ -383,6 +417,9 @@ int cli_conversion_run(const cli_args *args, const cli_convert_job *texts) {
     const char *target = cli_text(args, "output", NULL);
     if (target == NULL && !texts->in_place) {
         return cli_usage_error(args->command, "the target is missing: -o OUT.cmf");
+    }
+    if (check_target_options(args, target) != CLI_OK) {
+        return CLI_USAGE;
     }
     const cli_value *rules = cli_get(args, "tensor");
     caisson_tensor_rule *list = calloc(rules->n_list + 1, sizeof(*list));
@@ -411,6 +448,8 @@ int cli_conversion_run(const cli_args *args, const cli_convert_job *texts) {
         if (cli_has(args, "outliers") && what.outliers == 0) {
             what.outliers = -1;
         }
+        what.expert_quant = cli_text(args, "expert-quant", NULL);
+        what.trunk_bits = (uint32_t)cli_int(args, "trunk-bits", 0);
         what.json = cli_has(args, "json");
         rc = cli_convert(args, args->positional[0], target, &what);
     }

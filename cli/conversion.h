@@ -19,6 +19,8 @@ typedef struct cli_convert_job {
     const caisson_tensor_rule *rules; /* [n_rules] */
     size_t n_rules;
     uint64_t shard_max_bytes; /* 0 = one file */
+    const char *expert_quant; /* OUT.waste; NULL = vq3r */
+    uint32_t trunk_bits;      /* OUT.waste; 0 = 4 */
     bool overwrite;
     bool reference_encoder;
     double mean_bits;        /* vbit, vbit_ro; 0 = the default */

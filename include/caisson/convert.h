@@ -61,6 +61,10 @@ typedef struct caisson_convert_options {
     /* Cut into files of at most so many bytes, "OUT-00001-of-00003.cmf" and so on for a target
      * "OUT.cmf"; a tensor that is larger has a shard of its own. 0 = one file. */
     uint64_t shard_max_bytes;
+    /* A target "OUT.waste" is a WARP directory, for mixtures of experts that its engine can run:
+     * experts in "vq3r" (NULL), "vq2r" or "vq4p"; the other matrices in 4 bits (0) or 8. */
+    const char *expert_quant;
+    uint32_t trunk_bits;
 } caisson_convert_options;
 
 /* target NULL: source is a .cmf file, and is changed in its place: new payloads go behind its end,

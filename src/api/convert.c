@@ -56,8 +56,8 @@ static void on_tensor(void *ctx, const csn_convert_report *r) {
     caisson_tensor_report report = {
         .name = c_string(r->name, name, sizeof(name)),
         .source_name = c_string(r->source_name, source_name, sizeof(source_name)),
-        .from = r->from->name,
-        .to = r->to->name,
+        .from = r->from,
+        .to = r->to,
         .n_dims = r->shape.n_dims,
         .n_bytes = r->nbytes,
         .relative_error = r->relative_error,
@@ -105,11 +105,21 @@ caisson_status caisson_convert(const char *source, const char *target,
         .n_threads = o.n_threads,
         .overwrite = o.overwrite,
         .shard_max_bytes = o.shard_max_bytes,
+        .expert_quant = csn_str_from(o.expert_quant),
+        .trunk_bits = o.trunk_bits,
         .progress = &progress,
         .log = &log,
         .on_tensor = o.on_tensor != NULL ? on_tensor : NULL,
         .ctx = &b,
     };
+    bool wants_warp = target != NULL && csn_convert_wants_warp(target);
+    CSN_API_NEED(!wants_warp || (o.quant == NULL && o.n_rules == 0 && o.shard_max_bytes == 0 &&
+                                 o.calibrate == NULL),
+                 err, "quant, rules, shards and calibration are for .cmf files");
+    CSN_API_NEED(wants_warp || (o.expert_quant == NULL && o.trunk_bits == 0), err,
+                 "expert_quant and trunk_bits are for WARP directories");
+    CSN_API_NEED(o.trunk_bits == 0 || o.trunk_bits == 4 || o.trunk_bits == 8, err,
+                 "trunk_bits must be 4 or 8");
     if (o.quant != NULL) {
         CSN_TRY(csn_api_find_quant(o.quant, &co.quant, err));
     }

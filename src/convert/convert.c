@@ -12,6 +12,7 @@
 #include "caisson/limits.h"
 #include "convert/header.h"
 #include "convert/tensor.h"
+#include "convert/to_warp.h"
 #include "format/cmf/cmf.h"
 #include "text/template/template.h"
 #include "text/tokenizer/tokenizer.h"
@@ -180,8 +181,8 @@ static caisson_status encode(job *j, const csn_convert_item *item, const float *
 static void report(job *j, const csn_convert_item *item, uint64_t nbytes, double error) {
     csn_convert_report r = {.name = item->name,
                             .source_name = item->source->name,
-                            .from = item->source->dtype,
-                            .to = item->to,
+                            .from = item->source->dtype->name,
+                            .to = item->to->name,
                             .shape = item->shape,
                             .nbytes = nbytes,
                             .relative_error = error,
@@ -432,9 +433,20 @@ static caisson_status run_all(job *j, const char *source) {
     return j->target != NULL ? run(j) : run_in_place(j, source);
 }
 
+bool csn_convert_wants_warp(const char *target) {
+    csn_str s = csn_str_from(target);
+    while (s.len > 0 && s.ptr[s.len - 1] == '/') {
+        s.len--;
+    }
+    return csn_str_ends(s, CSN_STR(".waste"));
+}
+
 caisson_status csn_convert(csn_fs *fs, const char *source, const char *target,
                            const csn_convert_options *options, caisson_error *err) {
     static const csn_convert_options none = {0};
+    if (target != NULL && csn_convert_wants_warp(target)) {
+        return csn_convert_to_warp(fs, source, target, options != NULL ? options : &none, err);
+    }
     job j = {.fs = fs, .target = target, .o = options != NULL ? options : &none, .err = err};
     j.header = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
     j.piece = CSN_BUF_INIT(SIZE_MAX / 2);

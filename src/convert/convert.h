@@ -22,7 +22,7 @@ typedef struct csn_convert_rule { /* --tensor PATTERN=TYPE; '*' and '?' as in a 
 
 typedef struct csn_convert_report { /* one tensor written */
     csn_str name, source_name;
-    const csn_dtype *from, *to;
+    const char *from, *to; /* tensor types */
     csn_shape shape;
     uint64_t nbytes;
     double relative_error;  /* ||decoded - source|| / ||source||, against the source's own values */
@@ -39,12 +39,17 @@ typedef struct csn_convert_options {
     unsigned n_threads;                 /* 0 = all */
     bool overwrite;                     /* replace an existing target; else CAISSON_E_EXISTS */
     uint64_t shard_max_bytes;           /* of a file; 0 = one file */
+    csn_str expert_quant;               /* WARP: vq3r, vq2r or vq4p; empty = vq3r */
+    uint32_t trunk_bits;                /* WARP: 4 or 8; 0 = 4 */
     uint64_t sync_bytes;                /* payload bytes that a kill may cost; 0 = 64 MiB */
     const csn_progress *progress;       /* bytes of source read */
     const csn_log *log;
     void (*on_tensor)(void *ctx, const csn_convert_report *report); /* or NULL */
     void *ctx;
 } csn_convert_options;
+
+/* True for a name that ends in ".waste", with or without a '/': a WARP directory is wanted. */
+bool csn_convert_wants_warp(const char *target);
 
 /* target NULL: source is one .cmf file, and grows by the payloads that change
  * (format/cmf/append.c); CAISSON_E_BUSY while another writer has it. Killed at any instant it is

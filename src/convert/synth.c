@@ -1,38 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the size that was asked for, and hands over to the writer of its container. */
-#include "base/hash64.h"
+#include "convert/convert.h"
 #include "convert/synth_internal.h"
-
-static uint64_t splitmix(uint64_t *x) {
-    uint64_t z = *x += UINT64_C(0x9E3779B97F4A7C15);
-    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
-    return z ^ z >> 31;
-}
-
-csn_random csn_random_seed(uint64_t seed, csn_str purpose, uint64_t a, uint64_t b) {
-    csn_random r;
-    uint64_t x = csn_hash64(purpose.ptr, purpose.len) ^ seed;
-    x = splitmix(&x) ^ a;
-    x = splitmix(&x) ^ b;
-    for (int i = 0; i < 4; i++) {
-        r.s[i] = splitmix(&x);
-    }
-    return r;
-}
-
-void csn_random_bytes(csn_random *r, uint8_t *out, size_t n) {
-    csn_random local = *r; /* in registers */
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        uint64_t v = csn_random_u64(&local);
-        memcpy(out + i, &v, 8);
-    }
-    for (uint64_t v = csn_random_u64(&local); i < n; i++, v >>= 8) {
-        out[i] = (uint8_t)v;
-    }
-    *r = local;
-}
 
 caisson_status csn_synth_tell(csn_synth_job *j, uint64_t n_bytes) {
     j->n_done += n_bytes;
@@ -53,7 +22,7 @@ static caisson_status find_size(csn_synth_job *j) {
 static caisson_status make_config(csn_synth_job *j) {
     bool *is_kda;
     j->config = j->size->config;
-    csn_warp_config *c = &j->config;
+    csn_warp_words *c = &j->config;
     uint32_t n_all = c->n_layers;
     if (j->o->n_layers > 0) {
         c->n_layers = j->o->n_layers;
@@ -79,7 +48,7 @@ static caisson_status make(csn_synth_job *j) {
     CSN_TRY(find_size(j));
     CSN_TRY(make_config(j));
     CSN_TRY(csn_pool_new(j->o->n_threads, &j->pool, j->err));
-    if (csn_str_ends(csn_str_from(j->target), CSN_STR(".waste"))) {
+    if (csn_convert_wants_warp(j->target)) {
         return csn_synth_warp(j);
     }
     return CSN_FAIL(j->err, CAISSON_E_UNSUPPORTED, .file = j->target,

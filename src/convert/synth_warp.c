@@ -8,221 +8,63 @@
 #include "base/le.h"
 #include "base/size.h"
 #include "convert/synth_internal.h"
+#include "convert/warp_names.h"
 #include "format/warp/writer.h"
 #include "quant/half.h"
 
-/* ---- the trunk (warp facts 3.1) ---- */
-
-/* What a layer must be or have for a row to be there. */
-enum {
-    KDA = 1,
-    MLA = 2,
-    DENSE = 4,
-    MIXTURE = 8,
-    RESIDUALS = 16,
-    FULL_GATE = 32,
-    LOW_GATE = 64,
-    Q_LORA = 128,
-    Q_DIRECT = 256,
-    MLA_GATE = 512,
-    LATENT = 1024
-};
-
-typedef enum dim {
-    NONE, /* behind the last */
-    ONE,
-    VOCAB,
-    HIDDEN,
-    FFN,
-    EXPERTS,
-    SHARED,
-    LATENT_SIZE,
-    KDA_HEADS,
-    KDA_DIM,
-    KDA_SIZE,
-    KDA_CONV,
-    Q_RANK,
-    Q_SIZE,
-    KV_RANK,
-    KV_A,
-    KV_B,
-    V_SIZE
-} dim;
-
-typedef enum fill {
-    WEIGHT, /* variance 1 / cols */
-    LOUD,   /* of the head: 4 times as large, so that one token stands out */
-    NORM,   /* about 1 */
-    CONV,
-    A_LOG,   /* logarithms of 1 to 16 */
-    DT_BIAS, /* softplus makes 0.001 to 0.1 of it */
-    SMALL
-} fill;
-
-typedef struct row {
-    const char *name; /* behind the prefix, and behind model.layers.N. where `needs` is not 0 */
-    unsigned needs;
-    dim dims[3];
-    fill fill;
-} row;
-
-#define ATTN "self_attn."
-#define MOE "block_sparse_moe."
-static const row model_rows[] = {
-    {"model.embed_tokens.weight", 0, {VOCAB, HIDDEN}, WEIGHT},
-    {"model.norm.weight", 0, {HIDDEN}, NORM},
-    {"lm_head.weight", 0, {VOCAB, HIDDEN}, LOUD},
-};
-static const row residual_rows[] = {
-    {"model.output_attn_res_norm.weight", RESIDUALS, {HIDDEN}, NORM},
-    {"model.output_attn_res_proj.weight", RESIDUALS, {ONE, HIDDEN}, WEIGHT},
-};
-static const row layer_rows[] = {
-    {"input_layernorm.weight", 0, {HIDDEN}, NORM},
-    {"post_attention_layernorm.weight", 0, {HIDDEN}, NORM},
-    {ATTN "q_proj.weight", KDA, {KDA_SIZE, HIDDEN}, WEIGHT},
-    {ATTN "k_proj.weight", KDA, {KDA_SIZE, HIDDEN}, WEIGHT},
-    {ATTN "v_proj.weight", KDA, {KDA_SIZE, HIDDEN}, WEIGHT},
-    {ATTN "q_conv1d.weight", KDA, {KDA_SIZE, ONE, KDA_CONV}, CONV},
-    {ATTN "k_conv1d.weight", KDA, {KDA_SIZE, ONE, KDA_CONV}, CONV},
-    {ATTN "v_conv1d.weight", KDA, {KDA_SIZE, ONE, KDA_CONV}, CONV},
-    {ATTN "A_log", KDA, {KDA_HEADS}, A_LOG},
-    {ATTN "dt_bias", KDA, {KDA_SIZE}, DT_BIAS},
-    {ATTN "b_proj.weight", KDA, {KDA_HEADS, HIDDEN}, WEIGHT},
-    {ATTN "f_a_proj.weight", KDA, {KDA_DIM, HIDDEN}, WEIGHT},
-    {ATTN "f_b_proj.weight", KDA, {KDA_SIZE, KDA_DIM}, WEIGHT},
-    {ATTN "g_proj.weight", KDA | FULL_GATE, {KDA_SIZE, HIDDEN}, WEIGHT},
-    {ATTN "g_a_proj.weight", KDA | LOW_GATE, {KDA_DIM, HIDDEN}, WEIGHT},
-    {ATTN "g_b_proj.weight", KDA | LOW_GATE, {KDA_SIZE, KDA_DIM}, WEIGHT},
-    {ATTN "o_norm.weight", KDA, {KDA_DIM}, NORM},
-    {ATTN "o_proj.weight", KDA, {HIDDEN, KDA_SIZE}, WEIGHT},
-    {ATTN "q_proj.weight", MLA | Q_DIRECT, {Q_SIZE, HIDDEN}, WEIGHT},
-    {ATTN "q_a_proj.weight", MLA | Q_LORA, {Q_RANK, HIDDEN}, WEIGHT},
-    {ATTN "q_a_layernorm.weight", MLA | Q_LORA, {Q_RANK}, NORM},
-    {ATTN "q_b_proj.weight", MLA | Q_LORA, {Q_SIZE, Q_RANK}, WEIGHT},
-    {ATTN "kv_a_proj_with_mqa.weight", MLA, {KV_A, HIDDEN}, WEIGHT},
-    {ATTN "kv_a_layernorm.weight", MLA, {KV_RANK}, NORM},
-    {ATTN "kv_b_proj.weight", MLA, {KV_B, KV_RANK}, WEIGHT},
-    {ATTN "g_proj.weight", MLA | MLA_GATE, {V_SIZE, HIDDEN}, WEIGHT},
-    {ATTN "o_proj.weight", MLA, {HIDDEN, V_SIZE}, WEIGHT},
-    {"self_attention_res_norm.weight", RESIDUALS, {HIDDEN}, NORM},
-    {"self_attention_res_proj.weight", RESIDUALS, {ONE, HIDDEN}, WEIGHT},
-    {"mlp_res_norm.weight", RESIDUALS, {HIDDEN}, NORM},
-    {"mlp_res_proj.weight", RESIDUALS, {ONE, HIDDEN}, WEIGHT},
-    {"mlp.gate_proj.weight", DENSE, {FFN, HIDDEN}, WEIGHT},
-    {"mlp.up_proj.weight", DENSE, {FFN, HIDDEN}, WEIGHT},
-    {"mlp.down_proj.weight", DENSE, {HIDDEN, FFN}, WEIGHT},
-    {MOE "gate.weight", MIXTURE, {EXPERTS, HIDDEN}, WEIGHT},
-    {MOE "gate.e_score_correction_bias", MIXTURE, {EXPERTS}, SMALL},
-    {MOE "shared_experts.gate_proj.weight", MIXTURE, {SHARED, HIDDEN}, WEIGHT},
-    {MOE "shared_experts.up_proj.weight", MIXTURE, {SHARED, HIDDEN}, WEIGHT},
-    {MOE "shared_experts.down_proj.weight", MIXTURE, {HIDDEN, SHARED}, WEIGHT},
-    {MOE "routed_expert_down_proj.weight", MIXTURE | LATENT, {LATENT_SIZE, HIDDEN}, WEIGHT},
-    {MOE "routed_expert_norm.weight", MIXTURE | LATENT, {LATENT_SIZE}, NORM},
-    {MOE "routed_expert_up_proj.weight", MIXTURE | LATENT, {HIDDEN, LATENT_SIZE}, WEIGHT},
-};
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
-static uint64_t size_of(const csn_warp_config *c, dim d) {
-    uint64_t kda = (uint64_t)c->n_kda_heads * c->kda_head_dim, heads = c->n_heads;
-    switch (d) {
-    case ONE: return 1;
-    case VOCAB: return c->vocab_size;
-    case HIDDEN: return c->hidden_size;
-    case FFN: return c->intermediate_size;
-    case EXPERTS: return c->n_experts;
-    case SHARED: return (uint64_t)c->expert_width * c->n_shared;
-    case LATENT_SIZE: return c->latent_size;
-    case KDA_HEADS: return c->n_kda_heads;
-    case KDA_DIM: return c->kda_head_dim;
-    case KDA_SIZE: return kda;
-    case KDA_CONV: return c->kda_conv;
-    case Q_RANK: return c->q_lora_rank;
-    case Q_SIZE: return heads * (c->qk_nope_head_dim + c->qk_rope_head_dim);
-    case KV_RANK: return c->kv_lora_rank;
-    case KV_A: return (uint64_t)c->kv_lora_rank + c->qk_rope_head_dim;
-    case KV_B: return heads * (c->qk_nope_head_dim + c->v_head_dim);
-    case V_SIZE: return heads * c->v_head_dim;
-    case NONE: break;
-    }
-    return 0;
-}
-
-static unsigned what_layer_has(const csn_warp_config *c, uint32_t i) {
-    unsigned has = c->is_kda != NULL && c->is_kda[i] ? KDA : MLA;
-    has |= i < c->first_dense ? DENSE : MIXTURE;
-    has |= c->attn_res_block != 0 ? RESIDUALS : 0;
-    has |= c->kda_full_gate ? FULL_GATE : LOW_GATE;
-    has |= c->q_lora_rank != 0 ? Q_LORA : Q_DIRECT;
-    has |= c->mla_gate ? MLA_GATE : 0;
-    return has | (c->latent_size != 0 ? LATENT : 0);
-}
-
 typedef struct trunk {
     csn_warp_plan_tensor *tensors; /* [n] */
-    fill *fills;
+    csn_warp_role *roles;
     uint32_t n;
 } trunk;
 
-/* As the format's converter chooses: vectors and small tensors stay f32 (warp facts 3). */
-static const csn_dtype *choose(const row *r, const csn_shape *shape) {
-    enum { SMALL_TENSOR = 65536 };
-    uint64_t n = 0;
-    (void)csn_shape_count(shape, &n);
-    bool is_table = r->dims[0] == VOCAB;
-    bool is_small = shape->n_dims != 2 || n < SMALL_TENSOR;
-    return csn_dtype_by_name(is_small   ? CSN_STR("f32")
-                             : is_table ? CSN_STR("q8g")
-                                        : CSN_STR("q4g"));
-}
-
-static caisson_status add_rows(csn_synth_job *j, const row *rows, size_t n, unsigned has,
-                               const char *before, trunk *t) {
-    for (size_t i = 0; i < n; i++) {
-        if ((rows[i].needs & ~has) != 0) {
+/* The rows of the model, or those of one layer. */
+static caisson_status add_rows(csn_synth_job *j, unsigned has, const char *before, trunk *t) {
+    unsigned of_model = has & CSN_WARP_OF_MODEL;
+    for (const csn_warp_row *r = csn_warp_rows; r->name != NULL; r++) {
+        if ((r->needs & ~has) != 0 || (r->needs & CSN_WARP_OF_MODEL) != of_model) {
             continue;
         }
         csn_warp_plan_tensor *out = &t->tensors[t->n];
         char name[128];
-        int len = snprintf(name, sizeof(name), "%s%s%s", j->size->prefix, before, rows[i].name);
+        int len = snprintf(name, sizeof(name), "%s%s%s", j->size->prefix, before, r->name);
         CSN_TRY(csn_arena_str(&j->arena, csn_str_make(name, (size_t)len), &out->name, j->err));
-        for (int k = 0; k < 3 && rows[i].dims[k] != NONE; k++) {
-            out->shape.dim[out->shape.n_dims++] = size_of(&j->config, rows[i].dims[k]);
+        for (int k = 0; k < 3 && r->dims[k] != CSN_WARP_DIM_NONE; k++) {
+            out->shape.dim[out->shape.n_dims++] = csn_warp_row_dim(&j->config, r->dims[k]);
         }
-        out->dtype = choose(&rows[i], &out->shape);
-        t->fills[t->n++] = rows[i].fill;
+        out->dtype = csn_warp_row_dtype(r, &out->shape, 4);
+        t->roles[t->n++] = r->role;
     }
     return CAISSON_OK;
 }
 
 static caisson_status list_trunk(csn_synth_job *j, trunk *t) {
-    const csn_warp_config *c = &j->config;
-    size_t most = COUNT(model_rows) + COUNT(residual_rows) + c->n_layers * COUNT(layer_rows);
+    enum { ROWS = 64 }; /* more than the table has */
+    const csn_warp_words *c = &j->config;
+    size_t most = ((size_t)c->n_layers + 1) * ROWS;
     CSN_TRY(CSN_ARENA_NEW(&j->arena, most, &t->tensors, j->err));
-    CSN_TRY(CSN_ARENA_NEW(&j->arena, most, &t->fills, j->err));
-    CSN_TRY(add_rows(j, model_rows, COUNT(model_rows), 0, "", t));
-    CSN_TRY(add_rows(j, residual_rows, COUNT(residual_rows), what_layer_has(c, 0), "", t));
+    CSN_TRY(CSN_ARENA_NEW(&j->arena, most, &t->roles, j->err));
+    CSN_TRY(add_rows(j, csn_warp_layer_has(c, 0) | CSN_WARP_OF_MODEL, "", t));
     for (uint32_t i = 0; i < c->n_layers; i++) {
         char before[48];
         (void)snprintf(before, sizeof(before), "model.layers.%u.", i);
-        CSN_TRY(add_rows(j, layer_rows, COUNT(layer_rows), what_layer_has(c, i), before, t));
+        CSN_TRY(add_rows(j, csn_warp_layer_has(c, i), before, t));
     }
     return CAISSON_OK;
 }
 
 /* ---- values ---- */
 
-static float value(fill f, double cols, csn_random *r) {
+static float value(csn_warp_role role, double cols, csn_random *r) {
     float x = csn_random_f32(r);
-    switch (f) {
-    case WEIGHT: return x * (float)sqrt(3 / cols);
-    case LOUD: return x * (float)sqrt(48 / cols);
-    case NORM: return 1 + 0.25f * x;
-    case CONV: return x;
-    case A_LOG: return 1.386f + 1.386f * x;
-    case DT_BIAS: return -4.6f + 2.3f * x;
-    case SMALL: return 0.05f * x;
+    switch (role) {
+    case CSN_WARP_WEIGHT: return x * (float)sqrt(3 / cols);
+    case CSN_WARP_HEAD: /* so that one token stands out */ return x * (float)sqrt(48 / cols);
+    case CSN_WARP_NORM: return 1 + 0.25f * x;
+    case CSN_WARP_CONV: return x;
+    case CSN_WARP_A_LOG: /* logarithms of 1 to 16 */ return 1.386f + 1.386f * x;
+    case CSN_WARP_DT_BIAS: /* softplus makes 0.001 to 0.1 of it */ return -4.6f + 2.3f * x;
+    case CSN_WARP_SCORE_BIAS: return 0.05f * x;
     }
     return 0;
 }
@@ -231,7 +73,7 @@ typedef struct matrix {
     csn_synth_job *j;
     const csn_warp_plan_tensor *tensor;
     uint32_t i_tensor;
-    fill fill;
+    csn_warp_role role;
     uint8_t *out;
     uint64_t n_code_bytes, nbytes;
 } matrix;
@@ -262,7 +104,7 @@ static void fill_codes(void *ctx, unsigned i_thread, unsigned n_threads) {
 
 static void fill_quantised(matrix *m) {
     const csn_shape *s = &m->tensor->shape;
-    double cols = (double)s->dim[1], gain = m->fill == LOUD ? 4 : 1;
+    double cols = (double)s->dim[1], gain = m->role == CSN_WARP_HEAD ? 4 : 1;
     double scale = gain / (sqrt(cols) * code_deviation(m->tensor->dtype));
     csn_random r = csn_random_seed(m->j->o->seed, CSN_STR("scales"), m->i_tensor, 0);
     csn_pool_run(m->j->pool, fill_codes, m);
@@ -277,7 +119,7 @@ static void fill_f32(matrix *m) {
     double cols = (double)s->dim[s->n_dims - 1];
     csn_random r = csn_random_seed(m->j->o->seed, CSN_STR("values"), m->i_tensor, 0);
     for (uint64_t i = 0; i < m->nbytes / 4; i++) {
-        float x = value(m->fill, cols, &r);
+        float x = value(m->role, cols, &r);
         uint32_t bits;
         memcpy(&bits, &x, sizeof(bits));
         csn_put32(m->out + 4 * i, bits);
@@ -289,7 +131,7 @@ static caisson_status put_trunk(csn_synth_job *j, csn_warp_writer *w, const trun
     caisson_status status = CAISSON_OK;
     for (uint32_t i = i0; i < t->n && status == CAISSON_OK; i++) {
         const csn_warp_plan_tensor *p = &t->tensors[i];
-        matrix m = {.j = j, .tensor = p, .i_tensor = i, .fill = t->fills[i]};
+        matrix m = {.j = j, .tensor = p, .i_tensor = i, .role = t->roles[i]};
         status = p->dtype->nbytes(&p->shape, &m.nbytes, j->err);
         buf.len = 0;
         if (status == CAISSON_OK) {
@@ -449,7 +291,7 @@ static caisson_status count_bytes(csn_synth_job *j, const csn_warp_plan *plan) {
 }
 
 caisson_status csn_synth_warp(csn_synth_job *j) {
-    const csn_warp_config *c = &j->config;
+    const csn_warp_words *c = &j->config;
     csn_str name = j->o->quant.len > 0 ? j->o->quant : csn_str_from(csn_warp_codings[0].name);
     csn_warp_plan plan = {.n_experts = c->n_experts,
                           .expert_width = c->expert_width,
@@ -480,7 +322,7 @@ caisson_status csn_synth_warp(csn_synth_job *j) {
     CSN_TRY(count_bytes(j, &plan));
     csn_jw w = csn_jw_begin(&config, j->err);
     w.pretty = true;
-    csn_warp_config_write(c, &w);
+    csn_warp_words_write(c, &w);
     caisson_status status = csn_jw_end(&w);
     plan.config = csn_buf_view(&config);
     if (status == CAISSON_OK) {

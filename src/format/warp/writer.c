@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The order of things on the disk: a tensor or a bank is synced, then the journal says that it is
- * there; the manifest is written when all are; then one rename makes a model of the directory. What
- * the journal does not tell of is written again. */
+ * there; the manifest is written when all are, and the whole is opened by our own reader; then one
+ * rename makes a model of the directory. What the journal does not tell of is written again. */
 #include "format/warp/writer.h"
 
 #include <errno.h>
@@ -457,11 +457,11 @@ static caisson_status write_manifest(csn_warp_writer *w, caisson_error *err) {
     return status;
 }
 
-static caisson_status is_model(csn_warp_writer *w, bool *ret, caisson_error *err) {
-    csn_buf b = CSN_BUF_INIT(1 << 16);
-    CSN_TRY(csn_buf_printf(&b, err, "%s/manifest.json", w->path.ptr));
-    *ret = w->fs->ops->exists(w->fs, b.ptr);
-    csn_buf_free(&b);
+/* What our own reader refuses never replaces anything. */
+static caisson_status check_readable(csn_warp_writer *w, caisson_error *err) {
+    csn_warp *r;
+    CSN_TRY(csn_warp_open(w->fs, w->dir.ptr, NULL, &r, err));
+    csn_warp_close(r);
     return CAISSON_OK;
 }
 
@@ -476,9 +476,7 @@ static caisson_status check_target(csn_warp_writer *w, bool replace, bool *ret_i
         return CSN_FAIL(err, CAISSON_E_EXISTS, .file = w->path.ptr,
                         .what = "target exists; say that it may be replaced");
     }
-    bool may_go;
-    CSN_TRY(is_model(w, &may_go, err));
-    if (!may_go) {
+    if (!csn_warp_is(w->fs, w->path.ptr)) {
         return CSN_FAIL(err, CAISSON_E_EXISTS, .file = w->path.ptr,
                         .what = "the target is no WARP model, and is left alone");
     }
@@ -508,6 +506,9 @@ caisson_status csn_warp_writer_finish(csn_warp_writer *w, bool replace, caisson_
     }
     if (status == CAISSON_OK) {
         status = write_manifest(w, err);
+    }
+    if (status == CAISSON_OK) {
+        status = check_readable(w, err);
     }
     if (status == CAISSON_OK) {
         status = put_in_place(w, is_there, err);

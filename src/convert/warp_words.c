@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "convert/warp_config.h"
+#include "convert/warp_words.h"
 
 static void key_u32(csn_jw *w, const char *key, uint32_t v) {
     csn_jw_key(w, csn_str_from(key));
@@ -28,7 +28,7 @@ static void key_class(csn_jw *w, const char *name) {
     csn_jw_array_end(w);
 }
 
-static void put_experts(csn_jw *w, const csn_warp_config *c) {
+static void put_experts(csn_jw *w, const csn_warp_words *c) {
     key_u32(w, "first_k_dense_replace", c->first_dense);
     key_u32(w, "moe_intermediate_size", c->expert_width);
     key_u32(w, "num_experts", c->n_experts);
@@ -38,6 +38,10 @@ static void put_experts(csn_jw *w, const csn_warp_config *c) {
         key_bool(w, "moe_renormalize", true);
     }
     key_str(w, "moe_router_activation_func", "sigmoid");
+    if (c->n_group > 1) {
+        key_u32(w, "n_group", c->n_group);
+        key_u32(w, "topk_group", c->topk_group);
+    }
     key_f64(w, "routed_scaling_factor", c->routed_scaling_factor);
     if (c->latent_size != 0) {
         key_u32(w, "routed_expert_hidden_size", c->latent_size);
@@ -45,7 +49,7 @@ static void put_experts(csn_jw *w, const csn_warp_config *c) {
     }
 }
 
-static void put_rope(csn_jw *w, const csn_warp_config *c) {
+static void put_rope(csn_jw *w, const csn_warp_words *c) {
     key_bool(w, "mla_use_nope", !c->mla_rotates);
     key_f64(w, "rope_theta", c->rope_theta);
     if (!c->yarn.present) {
@@ -63,7 +67,7 @@ static void put_rope(csn_jw *w, const csn_warp_config *c) {
     csn_jw_object_end(w);
 }
 
-static void put_mla(csn_jw *w, const csn_warp_config *c) {
+static void put_mla(csn_jw *w, const csn_warp_words *c) {
     key_u32(w, "qk_nope_head_dim", c->qk_nope_head_dim);
     key_u32(w, "qk_rope_head_dim", c->qk_rope_head_dim);
     key_u32(w, "v_head_dim", c->v_head_dim);
@@ -81,7 +85,7 @@ static void put_mla(csn_jw *w, const csn_warp_config *c) {
 }
 
 /* The numbers, counted from 1, of the layers that are KDA or are not. */
-static void key_layers(csn_jw *w, const char *key, const csn_warp_config *c, bool are_kda) {
+static void key_layers(csn_jw *w, const char *key, const csn_warp_words *c, bool are_kda) {
     csn_jw_key(w, csn_str_from(key));
     csn_jw_array(w);
     for (uint32_t i = 0; i < c->n_layers; i++) {
@@ -92,7 +96,7 @@ static void key_layers(csn_jw *w, const char *key, const csn_warp_config *c, boo
     csn_jw_array_end(w);
 }
 
-static void put_kda(csn_jw *w, const csn_warp_config *c) {
+static void put_kda(csn_jw *w, const csn_warp_words *c) {
     csn_jw_key(w, CSN_STR("linear_attn_config"));
     csn_jw_object(w);
     key_u32(w, "head_dim", c->kda_head_dim);
@@ -109,7 +113,7 @@ static void put_kda(csn_jw *w, const csn_warp_config *c) {
     csn_jw_object_end(w);
 }
 
-void csn_warp_config_write(const csn_warp_config *c, csn_jw *w) {
+void csn_warp_words_write(const csn_warp_words *c, csn_jw *w) {
     csn_jw_object(w);
     key_str(w, "model_type", c->model_type);
     key_class(w, c->class_name);
@@ -123,6 +127,9 @@ void csn_warp_config_write(const csn_warp_config *c, csn_jw *w) {
     put_mla(w, c);
     key_f64(w, "rms_norm_eps", c->rms_norm_eps);
     key_u32(w, "vocab_size", c->vocab_size);
+    if (c->max_position_embeddings != 0) {
+        key_u32(w, "max_position_embeddings", c->max_position_embeddings);
+    }
     key_bool(w, "tie_word_embeddings", false);
     if (c->eos_token_id >= 0) {
         key_u32(w, "eos_token_id", (uint32_t)c->eos_token_id);
