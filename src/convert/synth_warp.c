@@ -80,10 +80,23 @@ typedef struct matrix {
 
 enum { PIECE = 1 << 20 }; /* of codes: each has a stream of its own */
 
-/* Codes are uniform: 2^bits values around 0. */
+/* Random bytes as codes whose mean is 0: with another mean every token would go the same way, and
+ * to the same experts. q8g has no -128; of q4g the code -8 becomes another 0. */
+static void centre(const csn_dtype *d, uint8_t *codes, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        uint8_t b = codes[i];
+        if (d->warp_fmt == 2) {
+            b = b == 0x80 ? 0x81 : b;
+        } else {
+            b |= (b & 0x0f) == 0 ? 0x08 : 0;
+            b |= (b & 0xf0) == 0 ? 0x80 : 0;
+        }
+        codes[i] = b;
+    }
+}
+
 static double code_deviation(const csn_dtype *d) {
-    double n = d->warp_fmt == 2 ? 255 : 16;
-    return sqrt((n * n - 1) / 12);
+    return d->warp_fmt == 2 ? sqrt((255.0 * 255.0 - 1) / 12) : sqrt(280.0 / 16);
 }
 
 static void fill_codes(void *ctx, unsigned i_thread, unsigned n_threads) {
@@ -95,10 +108,7 @@ static void fill_codes(void *ctx, unsigned i_thread, unsigned n_threads) {
         uint64_t at = p * PIECE, left = m->n_code_bytes - at;
         size_t n = left < PIECE ? (size_t)left : PIECE;
         csn_random_bytes(&r, m->out + at, n);
-        for (size_t i = 0; i < n && m->tensor->dtype->warp_fmt == 2; i++) {
-            uint8_t *b = m->out + at + i; /* q8g has no -128 */
-            *b = *b == 0x80 ? 0x81 : *b;
-        }
+        centre(m->tensor->dtype, m->out + at, n);
     }
 }
 
