@@ -183,13 +183,35 @@ static void put_generated(const job *j, const int32_t *generated, uint32_t n) {
     }
 }
 
+static int load_session(const job *j) {
+    const char *path = cli_text(j->args, "load-session", NULL);
+    caisson_error err;
+    return path == NULL || caisson_session_load(j->session, path, &err) == CAISSON_OK
+               ? CLI_OK
+               : cli_fail(j->args, &err);
+}
+
+static int save_session(const job *j) {
+    const char *path = cli_text(j->args, "save-session", NULL);
+    caisson_error err;
+    return path == NULL || caisson_session_save(j->session, path, &err) == CAISSON_OK
+               ? CLI_OK
+               : cli_fail(j->args, &err);
+}
+
 static int eval_model(const cli_args *args, caisson_model *model, const int32_t *ids, size_t n) {
     uint32_t n_decode = (uint32_t)cli_int(args, "decode", 0);
     uint32_t n_vocab = caisson_model_n_vocab(model);
     uint32_t k = (uint32_t)cli_int(args, "top", 5);
     job j = {.args = args, .n_vocab = n_vocab, .k = k < n_vocab ? k : n_vocab};
-    int rc = cli_new_session(args, model, CAISSON_COMPUTE_F32, (uint32_t)n + n_decode, &j.session);
+    uint32_t n_ctx = cli_has(args, "load-session") ? 0 : (uint32_t)n + n_decode;
+    int rc = cli_new_session(args, model, CAISSON_COMPUTE_F32, n_ctx, &j.session);
     if (rc != CLI_OK) {
+        return rc;
+    }
+    rc = load_session(&j);
+    if (rc != CLI_OK) {
+        caisson_session_free(j.session);
         return rc;
     }
     caisson_error err;
@@ -206,6 +228,9 @@ static int eval_model(const cli_args *args, caisson_model *model, const int32_t 
         csn_jw_key(&w, CSN_STR("n_vocab"));
         csn_jw_u64(&w, n_vocab);
         rc = eval(&j, ids, n, n_decode, generated);
+        if (rc == CLI_OK) {
+            rc = save_session(&j);
+        }
         if (rc == CLI_OK) {
             put_generated(&j, generated, n_decode);
             csn_jw_object_end(&w);
@@ -275,6 +300,14 @@ static const cli_option options[] = {
      .kind = CLI_PATH,
      .value = "OUT.npy",
      .help = "Write the logits of the shown positions as a float32 array [positions][vocabulary]"},
+    {.name = "load-session",
+     .kind = CLI_PATH,
+     .value = "FILE",
+     .help = "Go on where the session of FILE was (KDA and latent attention alone)"},
+    {.name = "save-session",
+     .kind = CLI_PATH,
+     .value = "FILE",
+     .help = "Write the session at the end; other engines of .waste read it"},
     {0},
 };
 

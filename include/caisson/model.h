@@ -165,6 +165,18 @@ CAISSON_API caisson_status caisson_session_eval(caisson_session *session, const 
  * session changes; NULL if there are none. */
 CAISSON_API const float *caisson_session_logits(const caisson_session *session);
 
+/* The state of a session as a file, in the form of WARP's engine, for models whose layers are all
+ * KDA or latent attention (CAISSON_E_UNSUPPORTED: others; keys in q8_0). The old file stands until
+ * the new one is whole. */
+CAISSON_API caisson_status caisson_session_save(caisson_session *session, const char *path,
+                                                caisson_error *err);
+/* Goes on where the session of the file was: it tells no tokens (caisson_session_tokens has -1 for
+ * them) and no logits, and nobody can truncate it but to 0. The file does not name its model:
+ * another one of the same shapes takes it. A file that is refused leaves the session as it was,
+ * one that cannot be read to the end leaves it empty. */
+CAISSON_API caisson_status caisson_session_load(caisson_session *session, const char *path,
+                                                caisson_error *err);
+
 /* What was read of routed experts since the model was opened. */
 typedef struct caisson_expert_stats {
     uint32_t n_layers;     /* that have routed experts; 0: nothing is streamed */

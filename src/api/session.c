@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/alloc.h"
+#include "engine/saved.h"
 
 caisson_status caisson_session_new(caisson_model *model, const caisson_session_options *options,
                                    caisson_session **ret, caisson_error *err) {
@@ -148,4 +149,30 @@ caisson_status caisson_session_eval(caisson_session *s, const int32_t *ids, size
 
 const float *caisson_session_logits(const caisson_session *s) {
     return s->seen.n == 0 ? NULL : csn_session_logits(s->session, 0);
+}
+
+caisson_status caisson_session_save(caisson_session *s, const char *path, caisson_error *err) {
+    CSN_API_ERR(err);
+    CSN_API_NEED(s != NULL && path != NULL, err, "session and path must not be NULL");
+    return csn_session_save(s->session, csn_fs_os(), path, err);
+}
+
+caisson_status caisson_session_load(caisson_session *s, const char *path, caisson_error *err) {
+    CSN_API_ERR(err);
+    CSN_API_NEED(s != NULL && path != NULL, err, "session and path must not be NULL");
+    caisson_status status = csn_session_load(s->session, csn_fs_os(), path, err);
+    uint32_t n_past = csn_session_n_past(s->session);
+    if (status != CAISSON_OK) {
+        s->seen.n = n_past == 0 ? 0 : s->seen.n;
+        return status;
+    }
+    s->seen.n = 0;
+    for (uint32_t i = 0; i < n_past && status == CAISSON_OK; i++) {
+        status = csn_ids_push(&s->seen, -1, err);
+    }
+    if (status != CAISSON_OK) {
+        csn_session_truncate(s->session, 0);
+        s->seen.n = 0;
+    }
+    return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A timeline: cuts what it is given into batches, runs them behind the store's guard, and keeps the
  * last logits. */
-#include "engine/session.h"
+#include "engine/session_internal.h"
 
 #include "base/size.h"
 #include "engine/variant.h"
@@ -180,6 +180,23 @@ csn_pool *csn_session_pool(csn_session *s) {
     return s->pool;
 }
 
+const csn_plan *csn_session_plan(const csn_session *s) {
+    return s->now->plan;
+}
+
+const csn_kv *csn_session_kv(const csn_session *s) {
+    return &s->kv;
+}
+
+void csn_session_restored(csn_session *s, uint32_t n) {
+    s->n_past = n;
+    s->n_state = n;
+    s->n_rows = 0;
+    for (uint32_t i = 0; s->ids != NULL && i < n; i++) {
+        s->ids[i] = -1;
+    }
+}
+
 void csn_session_truncate(csn_session *s, uint32_t n) {
     s->n_past = n < s->n_past ? n : s->n_past;
 }
@@ -265,6 +282,10 @@ static caisson_status replay(csn_session *s, bool use_long, const csn_progress *
                              caisson_error *err) {
     const csn_tap *tap = s->forward.ops.tap;
     caisson_status status = CAISSON_OK;
+    if (s->n_past > 0 && s->ids[0] < 0) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED,
+                        .what = "a session that was loaded cannot go back: its tokens are unknown");
+    }
     s->forward.ops.tap = NULL;
     for (uint32_t pos = 0; pos < s->n_past && status == CAISSON_OK; pos += s->n_ubatch) {
         uint32_t n = s->n_past - pos < s->n_ubatch ? s->n_past - pos : s->n_ubatch;
@@ -272,6 +293,15 @@ static caisson_status replay(csn_session *s, bool use_long, const csn_progress *
     }
     s->forward.ops.tap = tap;
     return status;
+}
+
+static caisson_status settle(void *ctx, caisson_error *err) {
+    csn_session *s = ctx;
+    return s->ids == NULL || s->n_state == s->n_past ? CAISSON_OK : replay(s, false, NULL, err);
+}
+
+caisson_status csn_session_settle(csn_session *s, caisson_error *err) {
+    return csn_store_guarded(csn_model_store(s->model), settle, s, err);
 }
 
 static caisson_status run(void *ctx, caisson_error *err) {

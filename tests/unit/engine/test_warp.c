@@ -10,7 +10,8 @@
 
 #include <math.h>
 
-#include "engine/session.h"
+#include "engine/saved.h"
+#include "support/temp_dir.h"
 #include "support/tiny_model.h"
 
 #define GOLDEN CSN_SOURCE_DIR "/tests/golden/warp/"
@@ -162,6 +163,170 @@ static void packed_indices(void **state) {
     check_answer("vq4p", 0.1);
 }
 
+/* ---- sessions ---- */
+
+static csn_session *new_session(csn_model *m, csn_kv_type type) {
+    caisson_error err = {0};
+    csn_session *s;
+    csn_session_options o = {
+        .n_ctx = 64, .n_threads = 1, .compute = CSN_COMPUTE_F32, .type_k = type, .type_v = type};
+    tiny_check(csn_session_new(m, &o, &s, &err), &err);
+    return s;
+}
+
+static void eval(csn_session *s, const int32_t *ids, uint32_t n) {
+    caisson_error err = {0};
+    tiny_check(csn_session_eval(s, ids, n, false, NULL, NULL, NULL, &err), &err);
+}
+
+/* Sessions that the existing engine saved after the prompt, and what it says to token 182. */
+static void the_existing_engine_s_sessions(void **state) {
+    static const struct {
+        const char *name;
+        double want[N_SHOWN];
+    } list[] = {
+        {"vq3r-base",
+         {0.012503, -0.177598, 4.280618, 6.653379, 0.646624, 6.999274, -2.241065, -0.681639}},
+        {"vq3r-k3",
+         {0.966669, 0.811544, -1.094460, -2.556453, -0.483878, 0.967083, -4.806137, 7.191370}},
+    };
+    static const struct how how = {.n_threads = 1};
+    static const int32_t next = 182;
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        char path[512];
+        caisson_error err = {0};
+        snprintf(path, sizeof(path), GOLDEN "%s.session", list[i].name);
+        csn_model *m = open_model(list[i].name, &how);
+        csn_session *s = new_session(m, CSN_KV_F32);
+        tiny_check(csn_session_load(s, csn_fs_os(), path, &err), &err);
+        assert_int_equal(csn_session_n_past(s), N_PROMPT);
+        assert_null(csn_session_logits(s, 0));
+        eval(s, &next, 1);
+        for (int k = 0; k < N_SHOWN; k++) {
+            assert_true(fabs((double)csn_session_logits(s, 0)[k] - list[i].want[k]) < 1e-3);
+        }
+        csn_session_truncate(s, 3); /* nobody knows the tokens */
+        assert_int_equal(csn_session_eval(s, &next, 1, false, NULL, NULL, NULL, &err),
+                         CAISSON_E_UNSUPPORTED);
+        csn_session_free(s);
+        csn_model_free(m);
+    }
+}
+
+static void compare_floats(const csn_buf *a, const csn_buf *b) {
+    assert_int_equal(a->len, b->len);
+    assert_memory_equal(a->ptr, b->ptr, 64);
+    for (size_t i = 64; i < a->len; i += 4) {
+        float x;
+        float y;
+        memcpy(&x, a->ptr + i, 4);
+        memcpy(&y, b->ptr + i, 4);
+        if (!(fabs((double)x - (double)y) < 1e-4)) {
+            fail_msg("byte %zu: %g, want %g", i, (double)x, (double)y);
+        }
+    }
+}
+
+/* What we save is what the existing engine saves, but for the hidden state at the end, and goes on
+ * with the same bits. */
+static void a_saved_session_goes_on(void **state) {
+    static const struct how how = {.n_threads = 1};
+    static const int32_t next[2] = {182, 9};
+    (void)state;
+    for (int type = 0; type < 2; type++) {
+        csn_buf ours = CSN_BUF_INIT(1 << 20);
+        csn_buf theirs = CSN_BUF_INIT(1 << 20);
+        caisson_error err = {0};
+        float want[MAX_VOCAB];
+        const char *path = temp_path("saved.session");
+        csn_model *m = open_model("vq3r-base", &how);
+        csn_session *s = new_session(m, type == 0 ? CSN_KV_F32 : CSN_KV_F16);
+        assert_int_equal(csn_session_save(s, csn_fs_os(), path, &err), CAISSON_E_ARG);
+        eval(s, prompt, N_PROMPT);
+        tiny_check(csn_session_save(s, csn_fs_os(), path, &err), &err);
+        eval(s, next, 2);
+        memcpy(want, csn_session_logits(s, 0), csn_session_n_vocab(s) * sizeof(float));
+        tiny_check(csn_session_load(s, csn_fs_os(), path, &err), &err);
+        eval(s, next, 2);
+        assert_memory_equal(csn_session_logits(s, 0), want, csn_session_n_vocab(s) * sizeof(float));
+        if (type == 0) {
+            tiny_check(csn_fs_read_all(csn_fs_os(), path, 1 << 20, &ours, &err), &err);
+            tiny_check(
+                csn_fs_read_all(csn_fs_os(), GOLDEN "vq3r-base.session", 1 << 20, &theirs, &err),
+                &err);
+            memset(theirs.ptr + theirs.len - 128 * 4, 0, 128 * 4);
+            compare_floats(&ours, &theirs);
+        }
+        csn_buf_free(&ours);
+        csn_buf_free(&theirs);
+        csn_session_free(s);
+        csn_model_free(m);
+    }
+}
+
+static void write_file(const char *path, const csn_buf *b, size_t n) {
+    caisson_error err = {0};
+    tiny_check(csn_fs_write_all(csn_fs_os(), path, csn_str_make(b->ptr, n), &err), &err);
+}
+
+/* Whatever is refused leaves the session where it was. */
+static void damaged_sessions_are_refused(void **state) {
+    static const struct how how = {.n_threads = 1};
+    static const struct {
+        size_t at;
+        uint32_t value;
+        caisson_status status;
+    } list[] = {{0, 1, CAISSON_E_MAGIC},
+                {4, 2, CAISSON_E_VERSION},
+                {8, 5, CAISSON_E_PARSE},
+                {12, 64, CAISSON_E_PARSE},
+                {24, 5, CAISSON_E_PARSE},
+                {48, 65, CAISSON_E_CONTEXT},
+                {48, UINT32_MAX, CAISSON_E_CONTEXT},
+                {48, 7, CAISSON_E_BOUNDS},
+                {52, 1, CAISSON_E_BOUNDS},
+                {52, UINT32_MAX, CAISSON_E_BOUNDS}};
+    static const int32_t next = 9;
+    (void)state;
+    csn_buf bytes = CSN_BUF_INIT(1 << 20);
+    caisson_error err = {0};
+    const char *path = temp_path("bad.session");
+    tiny_check(csn_fs_read_all(csn_fs_os(), GOLDEN "vq3r-base.session", 1 << 20, &bytes, &err),
+               &err);
+    csn_model *m = open_model("vq3r-base", &how);
+    csn_session *s = new_session(m, CSN_KV_F32);
+    eval(s, prompt, 3);
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+        uint32_t old;
+        memcpy(&old, bytes.ptr + list[i].at, 4);
+        memcpy(bytes.ptr + list[i].at, &list[i].value, 4);
+        write_file(path, &bytes, bytes.len);
+        assert_int_equal(csn_session_load(s, csn_fs_os(), path, &err), list[i].status);
+        assert_int_equal(csn_session_n_past(s), 3);
+        memcpy(bytes.ptr + list[i].at, &old, 4);
+    }
+    write_file(path, &bytes, bytes.len - 4);
+    assert_int_equal(csn_session_load(s, csn_fs_os(), path, &err), CAISSON_E_BOUNDS);
+    assert_int_equal(csn_session_n_past(s), 3);
+    eval(s, &next, 1);
+    csn_session_free(s);
+    csn_model_free(m);
+    csn_buf_free(&bytes);
+}
+
+static void other_models_are_not_saved(void **state) {
+    caisson_error err = {0};
+    (void)state;
+    csn_model *m;
+    tiny_write(&(tiny_options){0}, temp_path("dense.cmf"));
+    tiny_check(tiny_open(temp_path("dense.cmf"), &m, &err), &err);
+    csn_session *s = new_session(m, CSN_KV_F32);
+    assert_int_equal(csn_session_save(s, csn_fs_os(), temp_path("x"), &err), CAISSON_E_UNSUPPORTED);
+    csn_session_free(s);
+    csn_model_free(m);
+}
+
 /* ---- placement ---- */
 
 static void same_bits_however_it_is_run(void **state) {
@@ -214,6 +379,10 @@ int main(void) {
         cmocka_unit_test(latent_attention_with_rope),
         cmocka_unit_test(k3),
         cmocka_unit_test(packed_indices),
+        cmocka_unit_test(the_existing_engine_s_sessions),
+        cmocka_unit_test(a_saved_session_goes_on),
+        cmocka_unit_test(damaged_sessions_are_refused),
+        cmocka_unit_test(other_models_are_not_saved),
         cmocka_unit_test(same_bits_however_it_is_run),
     };
     return cmocka_run_group_tests(tests, read_answers, free_answers);
