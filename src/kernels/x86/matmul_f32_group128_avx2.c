@@ -17,7 +17,7 @@ struct group128 {
 
 /* ---- few vectors ---- */
 
-/* The codes of 32 columns. */
+/* The codes of 32 columns, lane j times 16^j where the scales are divided by that. */
 typedef void (*codes_fn)(const uint8_t *p, __m256 w[4]);
 
 CSN_INLINE void codes_q8g(const uint8_t *p, __m256 w[4]) {
@@ -27,22 +27,28 @@ CSN_INLINE void codes_q8g(const uint8_t *p, __m256 w[4]) {
     }
 }
 
+/* Nibbles stay where they are in their 32 bits. */
 CSN_INLINE void codes_q4g(const uint8_t *p, __m256 w[4]) {
-    const __m128i mask = _mm_set1_epi8(15);
-    __m128i n = csn_load128(p);
-    __m128i even = _mm_and_si128(n, mask);
-    __m128i odd = _mm_and_si128(_mm_srli_epi16(n, 4), mask);
-    __m128i half[2] = {_mm_unpacklo_epi8(even, odd), _mm_unpackhi_epi8(even, odd)};
+    const __m256i place = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
+    const __m256i mask = _mm256_sllv_epi32(_mm256_set1_epi32(15), place);
+    const __m256i eight = _mm256_sllv_epi32(_mm256_set1_epi32(8), place);
     CSN_UNROLL
-    for (int k = 0; k < 2; k++) {
-        __m128i q = _mm_sub_epi8(half[k], _mm_set1_epi8(8));
-        w[2 * k] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q));
-        w[2 * k + 1] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(q, 8)));
+    for (int k = 0; k < 4; k++) {
+        __m256i n = _mm256_and_si256(_mm256_set1_epi32(csn_load32(p + 4 * k)), mask);
+        w[k] = _mm256_cvtepi32_ps(_mm256_sub_epi32(n, eight));
     }
 }
 
+CSN_INLINE __m256 scale_of(uint64_t bytes_of_32, const uint8_t *scale) {
+    const __m256 s = _mm256_set1_ps(csn_scale16(scale));
+    return bytes_of_32 == 32
+               ? s
+               : _mm256_mul_ps(s, _mm256_setr_ps(0x1p-0f, 0x1p-4f, 0x1p-8f, 0x1p-12f, 0x1p-16f,
+                                                 0x1p-20f, 0x1p-24f, 0x1p-28f));
+}
+
 /* Columns past the last multiple of 32, m of them, of one row: its codes and scale. */
-CSN_INLINE float finish_row(codes_fn codes, const uint8_t *p, float scale, const float *x,
+CSN_INLINE float finish_row(codes_fn codes, const uint8_t *p, __m256 scale, const float *x,
                             uint64_t m, const __m256 acc[4]) {
     _Alignas(32) float lane[32];
     CSN_UNROLL
@@ -55,7 +61,7 @@ CSN_INLINE float finish_row(codes_fn codes, const uint8_t *p, float scale, const
         codes(p, w);
         CSN_UNROLL
         for (int k = 0; k < 4; k++) {
-            _mm256_store_ps(buf + 8 * k, _mm256_mul_ps(w[k], _mm256_set1_ps(scale)));
+            _mm256_store_ps(buf + 8 * k, _mm256_mul_ps(w[k], scale));
         }
         add_tail(buf, x, m, lane);
     }
@@ -81,7 +87,7 @@ CSN_INLINE void few_rows(codes_fn codes, uint64_t bytes_of_32, const struct grou
         __m256 s[FEW_ROWS];
         CSN_UNROLL
         for (int i = 0; i < nr; i++) {
-            s[i] = _mm256_set1_ps(csn_scale16(scale[i] + g / 4 * 2));
+            s[i] = scale_of(bytes_of_32, scale[i] + g / 4 * 2);
         }
         const uint64_t end = g + 4 < m->cols / 32 ? g + 4 : m->cols / 32;
         for (; g < end; g++) {
@@ -101,7 +107,7 @@ CSN_INLINE void few_rows(codes_fn codes, uint64_t bytes_of_32, const struct grou
     const uint64_t g = m->cols / 32;
     CSN_UNROLL
     for (int i = 0; i < nr; i++) {
-        float last = rest > 0 ? csn_scale16(scale[i] + g / 4 * 2) : 0.0f;
+        __m256 last = rest > 0 ? scale_of(bytes_of_32, scale[i] + g / 4 * 2) : _mm256_setzero_ps();
         y[i] = finish_row(codes, p[i] + g * bytes_of_32, last, x + 32 * g, rest, acc[i]);
     }
 }

@@ -1,35 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of vector-quantised matrices by f32 tables (vq.h) for AVX2. One vector: the table of a few
- * vector positions is in L1 while all rows look their values up; that is what the load units can
- * do, gathers are slower. Eight vectors: their tables are joined, one load for eight values. */
+/* Rows of vector-quantised matrices by f32 tables (vq.h) for AVX2. One vector: the table of a
+ * vector position is in L1 while all rows look their values up, which loads do faster than gathers.
+ * Eight vectors: their tables are joined, one load for eight values. */
 #include "kernels/x86/i8_avx2.h"
 
 enum {
     FEW = 3,           /* vectors; from here on joining is faster */
     BATCH = 8,         /* vectors whose tables are joined */
     BATCH_ROWS = 1024, /* rows that meet a joined table */
-    ROWS = 1024,       /* rows that meet the table of one vector: 4 KiB of sums */
-    STEP = 2           /* vector positions that are summed in registers */
+    ROWS = 1024        /* rows that meet the table of one vector: 4 KiB of sums */
 };
 
-/* The values of one row at one vector position. */
-CSN_INLINE float looked_up(const uint8_t *p, const float *t, uint64_t stages) {
-    float sum = t[p[0]];
-    for (uint64_t s = 1; s < stages; s++) {
-        sum += t[256 * s + p[s]];
+/* Adds what n_rows look up at one vector position, four at a time: some rows past the last too. The
+ * load units limit this, so indices come as words. */
+CSN_INLINE void add_rows(const uint8_t *p, const float *t, uint64_t stages, uint64_t n_rows,
+                         float *acc) {
+    for (uint64_t r = 0; r < n_rows; r += 4, p += 4 * stages) {
+        uint32_t words[CSN_VQ_MAX_STAGES];
+        memcpy(words, p, 4 * stages);
+        float sum[4];
+        CSN_UNROLL
+        for (uint64_t i = 0; i < 4; i++) {
+            sum[i] = t[(uint8_t)(words[i * stages / 4] >> i * stages % 4 * 8)];
+            CSN_UNROLL
+            for (uint64_t s = 1; s < stages; s++) {
+                const uint64_t at = i * stages + s;
+                sum[i] += t[256 * s + (uint8_t)(words[at / 4] >> at % 4 * 8)];
+            }
+        }
+        CSN_UNROLL
+        for (uint64_t i = 0; i < 4; i++) {
+            acc[r + i] += sum[i];
+        }
     }
-    return sum;
 }
 
-CSN_INLINE void add_vectors(const uint8_t *p, uint64_t next, const float *t, uint64_t stages,
-                            uint64_t n_v, uint64_t n_rows, float *acc) {
-    for (uint64_t r = 0; r < n_rows; r++, p += stages) {
-        float a = acc[r];
-        CSN_UNROLL
-        for (uint64_t k = 0; k < n_v; k++) {
-            a += looked_up(p + k * next, t + k * stages * 256, stages);
-        }
-        acc[r] = a;
+CSN_OUTLINE void add_rows_3(const uint8_t *p, const float *t, uint64_t n_rows, float *acc) {
+    add_rows(p, t, 3, n_rows, acc);
+}
+
+CSN_OUTLINE void add_rows_2(const uint8_t *p, const float *t, uint64_t n_rows, float *acc) {
+    add_rows(p, t, 2, n_rows, acc);
+}
+
+static void add_rows_any(const uint8_t *p, const float *t, uint64_t stages, uint64_t n_rows,
+                         float *acc) {
+    if (stages == 3) {
+        add_rows_3(p, t, n_rows, acc);
+    } else if (stages == 2) {
+        add_rows_2(p, t, n_rows, acc);
+    } else {
+        add_rows(p, t, stages, n_rows, acc);
     }
 }
 
@@ -37,19 +58,15 @@ CSN_INLINE void apply_one(const csn_vq_matrix *m, uint64_t stages, const float *
                           uint64_t r0, uint64_t r1) {
     float acc[ROWS];
     const uint64_t nv = m->cols / CSN_VQ_DIM;
-    const uint64_t next = CSN_VQ_BLOCK * stages; /* bytes to the next vector of these rows */
     for (uint64_t first = r0; first < r1; first += ROWS) {
         const uint64_t n_rows = r1 - first < ROWS ? r1 - first : ROWS;
-        memset(acc, 0, n_rows * sizeof(acc[0]));
-        for (uint64_t v = 0; v < nv; v += STEP) {
+        memset(acc, 0, sizeof(acc));
+        for (uint64_t v = 0; v < nv; v++) {
             for (uint64_t r = 0; r < n_rows; r += CSN_VQ_BLOCK) {
-                const uint8_t *p = m->index + ((first + r) / CSN_VQ_BLOCK * nv + v) * next;
                 const uint64_t n = n_rows - r < CSN_VQ_BLOCK ? n_rows - r : CSN_VQ_BLOCK;
-                if (v + STEP <= nv) {
-                    add_vectors(p, next, t + v * stages * 256, stages, STEP, n, acc + r);
-                } else {
-                    add_vectors(p, next, t + v * stages * 256, stages, 1, n, acc + r);
-                }
+                const uint8_t *p =
+                    m->index + ((first + r) / CSN_VQ_BLOCK * nv + v) * CSN_VQ_BLOCK * stages;
+                add_rows_any(p, t + v * stages * 256, stages, n, acc + r);
             }
         }
         for (uint64_t r = 0; r < n_rows; r++) {

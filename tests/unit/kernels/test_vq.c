@@ -151,7 +151,7 @@ static void kernels_equal_ref(void **state) {
     static const uint32_t batches[] = {1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33};
     const bool is_int8 = *state != NULL;
     for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++) {
-        for (int pass = 0; pass < 60; pass++) {
+        for (int pass = 0; pass < 30; pass++) {
             uint32_t block = below(4) == 0 ? (below(2) != 0 ? 0 : 24) : CSN_VQ_BLOCK;
             check(&forms[f], rows[below(11)], vectors[below(10)] * CSN_VQ_DIM, block,
                   batches[below(12)], pass % 3 != 0 ? ORDINARY : (enum pattern)below(N_PATTERNS),
