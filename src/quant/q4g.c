@@ -9,7 +9,7 @@ static void pack(const int8_t code[CSN_GROUP128], uint8_t *out) {
     }
 }
 
-static void unpack(const uint8_t *in, int8_t code[CSN_GROUP128]) {
+static void unpack(const uint8_t *restrict in, int8_t code[restrict CSN_GROUP128]) {
     for (int i = 0; i < CSN_GROUP128 / 2; i++) {
         code[2 * i] = (int8_t)((in[i] & 15) - 8);
         code[2 * i + 1] = (int8_t)((in[i] >> 4) - 8);
