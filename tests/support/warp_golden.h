@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The containers of tests/golden/warp (docs/warp.md: where they come from) in a memory_fs, as the
- * directory "m.waste", so that a test may damage them. Of some only a part is committed: what is
- * missing is made, with codebooks and banks of the right size and zeros in them. */
+/* The containers of tests/golden/warp in a memory_fs, as the directory "m.waste", so that a test
+ * may damage them. */
 #ifndef TESTS_SUPPORT_WARP_GOLDEN_H
 #define TESTS_SUPPORT_WARP_GOLDEN_H
 
-#include "base/json.h"
 #include "base/le.h"
 #include "format/warp/warp.h"
 #include "support/memory_fs.h"
 
 #define WARP_GOLDEN CSN_SOURCE_DIR "/tests/golden/warp/"
-enum { WARP_MADE_TRUNK_BYTES = 700000 };
 
 static inline memory_fs_node *warp_node(memory_fs *fs, const char *name) {
     char path[128];
@@ -46,38 +43,6 @@ static inline void warp_put_books(memory_fs *fs, uint32_t n, uint32_t entries) {
     }
 }
 
-static inline void warp_make_missing(memory_fs *fs) {
-    memory_fs_node *manifest = warp_node(fs, "manifest.json");
-    caisson_error err;
-    csn_json *doc;
-    if (csn_json_parse(csn_str_make((char *)manifest->bytes, manifest->len), 0, &doc, &err) !=
-        CAISSON_OK) {
-        abort();
-    }
-    const csn_jval *quant = csn_jval_get(csn_json_root(doc), "expert_quant");
-    const csn_jval *layers = csn_jval_get(csn_json_root(doc), "layers");
-    uint64_t stages = 0, entries = 0, bytes = 0;
-    (void)csn_jval_u64(csn_jval_get(quant, "stages"), &stages);
-    (void)csn_jval_u64(csn_jval_get(quant, "entries"), &entries);
-    if (warp_node(fs, "trunk.bin") == NULL) {
-        warp_put_zeros(fs, "trunk.bin", WARP_MADE_TRUNK_BYTES);
-    }
-    if (warp_node(fs, "codebooks.bin") == NULL) {
-        warp_put_books(fs, (uint32_t)(csn_jval_len(layers) * stages * 3), (uint32_t)entries);
-    }
-    for (csn_jiter it = csn_jval_iter(layers); csn_jiter_next(&it);) {
-        csn_str name;
-        char file[64];
-        (void)csn_jval_str(csn_jval_get(it.value, "file"), &name);
-        (void)csn_jval_u64(csn_jval_get(it.value, "bytes"), &bytes);
-        (void)snprintf(file, sizeof(file), "%.*s", CSN_STR_ARGS(name));
-        if (warp_node(fs, file) == NULL) {
-            warp_put_zeros(fs, file, (size_t)bytes);
-        }
-    }
-    csn_json_free(doc);
-}
-
 static inline void warp_load(memory_fs *fs, const char *container) {
     static const char *const names[] = {"manifest.json",   "trunk.bin",      "codebooks.bin",
                                         "experts-L1.bin",  "experts-L2.bin", "experts-L3.bin",
@@ -92,7 +57,6 @@ static inline void warp_load(memory_fs *fs, const char *container) {
         }
         csn_buf_free(&b);
     }
-    warp_make_missing(fs);
 }
 
 /* The first `from` of the manifest becomes `to`. */

@@ -245,6 +245,21 @@ caisson_status csn_warp_read_tokenizer(csn_warp *w, csn_buf *ret, caisson_error 
                    : from_ranks(w, path, ret, err);
 }
 
+caisson_status csn_warp_tokenizer_nbytes(csn_warp *w, uint64_t *ret, caisson_error *err) {
+    const char *path;
+    bool is_json = false;
+    csn_file *f;
+    *ret = 0;
+    CSN_TRY(find_tokenizer(w, &path, &is_json, err));
+    if (path == NULL) {
+        return CAISSON_OK;
+    }
+    CSN_TRY(csn_fs_open(w->fs, path, CSN_OPEN_READ, &f, err));
+    caisson_status status = csn_file_size(f, ret, err);
+    csn_file_close(f);
+    return status;
+}
+
 caisson_status csn_warp_count_ranks(csn_warp *w, uint32_t *ret, caisson_error *err) {
     const char *path;
     bool is_json = false;

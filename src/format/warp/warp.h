@@ -74,6 +74,9 @@ caisson_status csn_warp_read_tensor(csn_warp *w, uint32_t i, uint8_t *out, caiss
  * there is none. */
 caisson_status csn_warp_read_tokenizer(csn_warp *w, csn_buf *ret, caisson_error *err);
 
+/* Bytes of the file that it is made from; 0: there is none. */
+caisson_status csn_warp_tokenizer_nbytes(csn_warp *w, uint64_t *ret, caisson_error *err);
+
 /* "model.layers.L.mlp.experts.E" */
 enum { CSN_WARP_EXPERT_NAME = 48 };
 const char *csn_warp_expert_name(const csn_warp_bank *bank, uint32_t expert,
@@ -93,5 +96,19 @@ typedef struct csn_warp_expert {
 caisson_status csn_warp_record(const csn_warp *w, const csn_warp_bank *bank, uint32_t expert,
                                const uint8_t *record, bool crc, csn_warp_expert *ret,
                                caisson_error *err);
+
+/* ---- verifying ---- */
+#define CSN_WARP_DIGESTS "caisson.digests.json"
+
+typedef void (*csn_warp_fault_fn)(void *ctx, const caisson_error *fault);
+/* Checks every record and, where digests lie beside them, the files and the trunk's tensors; never
+ * stops at the first fault. `note` hears what is odd and no fault (code CAISSON_OK). Returns a
+ * failure only when it could not finish. */
+caisson_status csn_warp_verify(csn_warp *w, csn_pool *pool, const csn_progress *progress,
+                               csn_warp_fault_fn fault, csn_warp_fault_fn note, void *ctx,
+                               caisson_error *err);
+/* Writes the digests of what lies in the directory, in place of older ones. */
+caisson_status csn_warp_write_digests(csn_warp *w, const csn_progress *progress,
+                                      caisson_error *err);
 
 #endif

@@ -498,6 +498,15 @@ static caisson_status put_in_place(csn_warp_writer *w, bool is_there, caisson_er
     return w->fs->ops->sync_dir(w->fs, w->path.ptr, err);
 }
 
+/* What was written opens with our reader, and gets its digests. */
+static caisson_status seal(const csn_warp_writer *w, caisson_error *err) {
+    csn_warp *written;
+    CSN_TRY(csn_warp_open(w->fs, w->dir.ptr, NULL, &written, err));
+    caisson_status status = csn_warp_write_digests(written, NULL, err);
+    csn_warp_close(written);
+    return status;
+}
+
 caisson_status csn_warp_writer_finish(csn_warp_writer *w, bool replace, caisson_error *err) {
     bool is_there = false;
     caisson_status status = check_whole(w, err);
@@ -509,6 +518,9 @@ caisson_status csn_warp_writer_finish(csn_warp_writer *w, bool replace, caisson_
     }
     if (status == CAISSON_OK) {
         status = check_readable(w, err);
+    }
+    if (status == CAISSON_OK) {
+        status = seal(w, err);
     }
     if (status == CAISSON_OK) {
         status = put_in_place(w, is_there, err);

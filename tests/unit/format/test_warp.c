@@ -245,28 +245,6 @@ static void weights_are_those_of_the_readme(void **state) {
     end(&f);
 }
 
-static void every_record_is_sound(void **state) {
-    (void)state;
-    static const struct {
-        const char *name;
-        uint32_t n_banks; /* committed ones */
-    } all[] = {{"vq3r-base.waste", 3}, {"vq4p.waste", 1}};
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        fixture f;
-        begin(&f, all[i].name);
-        ASSERT_OK(open_it(&f), &f.err);
-        for (uint32_t b = 0; b < all[i].n_banks; b++) {
-            for (uint32_t e = 0; e < 8; e++) {
-                csn_warp_expert ret;
-                ASSERT_OK(csn_warp_record(f.w, &f.w->banks[b], e, record_of(&f, b, e), true, &ret,
-                                          &f.err),
-                          &f.err);
-            }
-        }
-        end(&f);
-    }
-}
-
 /* ---- records ---- */
 
 static void damaged_records_are_refused(void **state) {
@@ -736,7 +714,6 @@ int main(void) {
         cmocka_unit_test(opens_all_nine),
         cmocka_unit_test(payload_and_scales_are_read_without_their_gap),
         cmocka_unit_test(weights_are_those_of_the_readme),
-        cmocka_unit_test(every_record_is_sound),
         cmocka_unit_test(damaged_records_are_refused),
         cmocka_unit_test(what_means_nothing_is_accepted),
         cmocka_unit_test(crc_is_that_of_zlib),
