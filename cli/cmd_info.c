@@ -38,10 +38,36 @@ static uint64_t get_u64(const csn_jval *object, const char *key) {
     return v;
 }
 
+/* What only a .waste directory has. */
+static void print_waste(const csn_jval *root) {
+    char size[32];
+    const csn_jval *files = csn_jval_get(csn_jval_get(root, "container"), "files");
+    for (csn_jiter it = csn_jval_iter(files); csn_jiter_next(&it);) {
+        csn_str name = {0};
+        (void)csn_jval_str(csn_jval_get(it.value, "name"), &name);
+        fputs("  ", stdout);
+        put_str(name);
+        printf("  %s\n", cli_bytes_text(get_u64(it.value, "bytes"), size, sizeof(size)));
+    }
+    const csn_jval *experts = csn_jval_get(root, "experts");
+    if (experts != NULL) {
+        const csn_jval *parameters = csn_jval_get(root, "parameters");
+        printf("parameters  %" PRIu64 ", of which one token uses %" PRIu64 "\n",
+               get_u64(parameters, "total"), get_u64(parameters, "active"));
+        printf("experts     %" PRIu64 " in each of %" PRIu64 " layers, %" PRIu64
+               " a token, %s each\n",
+               get_u64(experts, "per_layer"), get_u64(experts, "layers"),
+               get_u64(experts, "per_token"),
+               cli_bytes_text(get_u64(experts, "record_bytes"), size, sizeof(size)));
+    }
+}
+
 static void print_container(const csn_jval *root) {
     const csn_jval *c = csn_jval_get(root, "container");
     char size[32];
-    fputs("container   cmf, version 2, ", stdout);
+    fputs("container   ", stdout);
+    put_value(csn_jval_get(c, "format"));
+    printf(", version %" PRIu64 ", ", get_u64(c, "version"));
     fputs(cli_bytes_text(get_u64(c, "bytes"), size, sizeof(size)), stdout);
     const csn_jval *shards = csn_jval_get(c, "shards");
     if (csn_jval_len(shards) > 0) {
@@ -54,12 +80,14 @@ static void print_container(const csn_jval *root) {
         printf("  %-10.*s at %-12" PRIu64 " %s\n", CSN_STR_ARGS(name), get_u64(it.value, "offset"),
                cli_bytes_text(get_u64(it.value, "bytes"), size, sizeof(size)));
     }
-    fputs("features    ", stdout);
-    for (csn_jiter it = csn_jval_iter(csn_jval_get(root, "features")); csn_jiter_next(&it);) {
+    print_waste(root);
+    const csn_jval *features = csn_jval_get(root, "features");
+    fputs(features != NULL ? "features    " : "", stdout);
+    for (csn_jiter it = csn_jval_iter(features); csn_jiter_next(&it);) {
         fputs(it.index > 0 ? ", " : "", stdout);
         put_value(it.value);
     }
-    fputs("\nquant_type  ", stdout);
+    fputs(features != NULL ? "\nquant_type  " : "quant_type  ", stdout);
     put_value(csn_jval_get(root, "quant_type"));
     fputc('\n', stdout);
 }
@@ -264,7 +292,7 @@ static int run(const cli_args *args) {
 
 const cli_command cli_cmd_info = {
     .name = "info",
-    .summary = "Show what is in a .cmf file and how it would run",
+    .summary = "Show what is in a model and how it would run",
     .positionals = "FILE",
     .min_args = 1,
     .max_args = 1,

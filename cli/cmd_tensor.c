@@ -194,7 +194,7 @@ static const cli_option options[] = {
 
 const cli_command cli_cmd_tensor = {
     .name = "tensor",
-    .summary = "List the tensors of a .cmf file, or decode one",
+    .summary = "List the tensors of a model, or decode one",
     .positionals = "FILE [NAME]",
     .min_args = 1,
     .max_args = 2,

@@ -118,6 +118,13 @@ static int verify(job *j, const char *path, bool *ret_valid) {
         return cli_fail(j->args, &err);
     }
     *ret_valid = n_faults == 0;
+    if (*ret_valid && cli_has(j->args, "write-digests")) {
+        status = caisson_write_digests(path, &o, &err);
+        cli_progress_end(&j->progress);
+        if (status != CAISSON_OK) {
+            return cli_fail(j->args, &err);
+        }
+    }
     if (j->json != NULL) {
         csn_jw_array_end(j->json);
         csn_jw_key(j->json, CSN_STR("notes"));
@@ -176,19 +183,25 @@ static const cli_option options[] = {
      .max = 1024,
      .help = "Threads",
      .by_default = "all CPUs"},
+    {.name = "write-digests",
+     .kind = CLI_FLAG,
+     .help = "Of a .waste directory that is valid: put caisson.digests.json into it, which is "
+             "checked from then on"},
     {0},
 };
 
 const cli_command cli_cmd_verify = {
     .name = "verify",
-    .summary = "Check every byte of .cmf files against their hashes",
+    .summary = "Check every byte of models against their hashes",
     .positionals = "FILE...",
     .min_args = 1,
     .max_args = 1u << 20,
     .groups = {options, cli_signature_options, cli_json_options, cli_common_options},
     .details =
         "Prints one line for each fault, with its range of bytes and both values, and never stops "
-        "at the first. Notes tell what is odd and no fault: reserved flags, feature bits that the "
+        "at the first. Of a .waste directory every record has a checksum; trunk and codebooks have "
+        "digests only where --write-digests, or our converter, left them. Notes tell what is odd "
+        "and no fault: reserved flags, feature bits that the "
         "content does not bear out, bytes that belong to nothing. A signature that lies beside a "
         "file (FILE.sig) is checked and its key "
         "shown; whose key "
@@ -202,6 +215,7 @@ const cli_command cli_cmd_verify = {
         "does not have is null; codes are InvalidMagic, UnsupportedVersion, UnsupportedFeature, "
         "Bounds, Parse, "
         "MissingTensor, Hash, Io, Signature.",
-    .examples = "caisson verify model.cmf\ncaisson verify --json *.cmf",
+    .examples = "caisson verify model.cmf\ncaisson verify --json *.cmf\n"
+                "caisson verify --write-digests model.waste",
     .run = run,
 };

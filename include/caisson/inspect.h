@@ -16,7 +16,8 @@ typedef enum caisson_kind {
     CAISSON_KIND_UNKNOWN = 0,
     CAISSON_KIND_CMF,
     CAISSON_KIND_GGUF,
-    CAISSON_KIND_HF_DIRECTORY /* a directory with a config.json */
+    CAISSON_KIND_HF_DIRECTORY, /* a directory with a config.json */
+    CAISSON_KIND_WASTE         /* a directory with a manifest.json */
 } caisson_kind;
 
 /* Looks at the content, never at the name. Errors: CAISSON_E_IO (absent or unreadable). */
@@ -54,10 +55,12 @@ CAISSON_API caisson_status caisson_file_decode(caisson_file *file, uint32_t i, u
                                                uint64_t n, float *out, caisson_error *err);
 
 /* Everything but the tensor list as one JSON object: "container" (format, version, bytes,
- * sections, of a sharded model "shards"), "features", "quant_type", "arch", "tensors" (totals, by
- * dtype), "tokenizer", "chat", "masks" ("default_task", "masks": what each switches on, by layer),
- * "skills", "provenance", "runs" (and "why_not"), "weight_bytes_per_token", "layers" (which blocks
- * each layer uses and why). Keys may be added, never renamed. */
+ * sections, of a sharded model "shards", of a .waste directory "files"), of a .waste directory
+ * "parameters" ("total", "active": what one token uses) and "experts", "features", "quant_type",
+ * "arch", "tensors" (totals, by dtype), "tokenizer", "chat", "masks" ("default_task", "masks": what
+ * each switches on, by layer), "skills", "provenance", "runs" (and "why_not"),
+ * "weight_bytes_per_token", "layers" (which blocks each layer uses and why). Keys may be added,
+ * never renamed. */
 CAISSON_API caisson_status caisson_file_describe(caisson_file *file, caisson_text *ret,
                                                  caisson_error *err);
 
@@ -103,12 +106,21 @@ typedef struct caisson_verify_options {
     void (*on_note)(void *ctx, const caisson_error *note);
 } caisson_verify_options;
 
-/* Opens the file and checks every hash in it, and the signature `<path>.sig` if there is one; never
+/* Opens the file and checks every hash in it (of a .waste directory every record, and the digests
+ * beside it where there are any), and the signature `<path>.sig` if there is one; never
  * stops at the first fault. A file that does not open is a fault too, told like the others.
  * *ret_n_faults = 0: the file is valid. Errors, only when it could not finish: CAISSON_E_CANCELLED,
  * _NOMEM, _ARG. */
 CAISSON_API caisson_status caisson_verify(const char *path, const caisson_verify_options *options,
                                           uint64_t *ret_n_faults, caisson_error *err);
+
+/* Writes caisson.digests.json into a .waste directory, whose format has no checksum for the trunk
+ * and the codebooks: caisson_verify compares them from then on, other programs pass the file over.
+ * Of the options on_progress and ctx count. Errors: CAISSON_E_UNSUPPORTED (no .waste), what opening
+ * it says, _IO, _CANCELLED, _NOMEM. */
+CAISSON_API caisson_status caisson_write_digests(const char *path,
+                                                 const caisson_verify_options *options,
+                                                 caisson_error *err);
 
 #ifdef __cplusplus
 }

@@ -90,43 +90,69 @@ static void put_features(csn_jw *w, const csn_cmf *c) {
     csn_jw_array_end(w);
 }
 
-static void put_tensors(csn_jw *w, const csn_cmf *c) {
-    uint64_t n_bytes = 0;
-    uint64_t n_values = 0;
-    for (uint32_t i = 0; i < c->dir.n; i++) {
-        uint64_t n = 0;
-        (void)csn_shape_count(&c->dir.tensors[i].shape, &n);
-        n_bytes += c->dir.tensors[i].nbytes;
-        n_values += n;
+/* Totals of a kind of tensors. */
+typedef struct totals {
+    uint64_t n, bytes, values;
+} totals;
+
+static void add_tensor(totals *t, const csn_tensor *tensor) {
+    uint64_t n = 0;
+    (void)csn_shape_count(&tensor->shape, &n);
+    t->n++;
+    t->bytes += tensor->nbytes;
+    t->values += n;
+}
+
+static totals expert_totals(const caisson_file *f) {
+    totals t = {0};
+    caisson_tensor_info info;
+    for (uint32_t i = 0; f->experts != NULL && csn_api_experts_tensor(f->experts, i, &info); i++) {
+        t.n++;
+        t.bytes += info.n_bytes;
+        t.values += info.n_values;
+    }
+    return t;
+}
+
+static void put_totals(csn_jw *w, const totals *t) {
+    key_u64(w, "n", t->n);
+    key_u64(w, "bytes", t->bytes);
+    key_u64(w, "values", t->values);
+}
+
+static void put_dtype(csn_jw *w, const char *name, const totals *t) {
+    if (t->n > 0) {
+        csn_jw_object(w);
+        key(w, "dtype");
+        csn_jw_str(w, csn_str_from(name));
+        put_totals(w, t);
+        csn_jw_object_end(w);
+    }
+}
+
+static void put_tensors(csn_jw *w, const caisson_file *f) {
+    const csn_directory *dir = f->dir;
+    totals experts = expert_totals(f);
+    totals all = experts;
+    for (uint32_t i = 0; i < dir->n; i++) {
+        add_tensor(&all, &dir->tensors[i]);
     }
     key(w, "tensors");
     csn_jw_object(w);
-    key_u64(w, "n", c->dir.n);
-    key_u64(w, "bytes", n_bytes);
-    key_u64(w, "values", n_values);
+    put_totals(w, &all);
     key(w, "by_dtype");
     csn_jw_array(w);
     for (const csn_dtype *const *d = csn_dtypes; *d != NULL; d++) {
-        uint64_t n = 0, bytes = 0, values = 0;
-        for (uint32_t i = 0; i < c->dir.n; i++) {
-            const csn_tensor *t = &c->dir.tensors[i];
-            if (t->dtype == *d) {
-                uint64_t k = 0;
-                (void)csn_shape_count(&t->shape, &k);
-                n++;
-                bytes += t->nbytes;
-                values += k;
+        totals t = {0};
+        for (uint32_t i = 0; i < dir->n; i++) {
+            if (dir->tensors[i].dtype == *d) {
+                add_tensor(&t, &dir->tensors[i]);
             }
         }
-        if (n > 0) {
-            csn_jw_object(w);
-            key(w, "dtype");
-            csn_jw_str(w, csn_str_from((*d)->name));
-            key_u64(w, "n", n);
-            key_u64(w, "bytes", bytes);
-            key_u64(w, "values", values);
-            csn_jw_object_end(w);
-        }
+        put_dtype(w, (*d)->name, &t);
+    }
+    if (f->warp != NULL) {
+        put_dtype(w, csn_api_experts_dtype(f->warp), &experts);
     }
     csn_jw_array_end(w);
     csn_jw_object_end(w);
@@ -141,22 +167,22 @@ static void put_id(csn_jw *w, const char *name, int32_t id) {
     }
 }
 
-static void put_chat(csn_jw *w, const csn_cmf *c) {
+static void put_chat(csn_jw *w, uint64_t tokenizer_bytes, const csn_chat_bundle *chat) {
     key(w, "tokenizer");
     csn_jw_object(w);
-    key_u64(w, "bytes", c->envelope.len[CSN_CMF_VOCAB]);
+    key_u64(w, "bytes", tokenizer_bytes);
     csn_jw_object_end(w);
     key(w, "chat");
     csn_jw_object(w);
-    key_u64(w, "template_bytes", c->chat.chat_template.len);
+    key_u64(w, "template_bytes", chat->chat_template.len);
     key(w, "eos_token_ids");
     csn_jw_array(w);
-    for (uint32_t i = 0; i < c->chat.n_eos; i++) {
-        csn_jw_i64(w, c->chat.eos_token_ids[i]);
+    for (uint32_t i = 0; i < chat->n_eos; i++) {
+        csn_jw_i64(w, chat->eos_token_ids[i]);
     }
     csn_jw_array_end(w);
-    put_id(w, "bos_token_id", c->chat.bos_token_id);
-    put_id(w, "pad_token_id", c->chat.pad_token_id);
+    put_id(w, "bos_token_id", chat->bos_token_id);
+    put_id(w, "pad_token_id", chat->pad_token_id);
     csn_jw_object_end(w);
 }
 
@@ -179,12 +205,49 @@ static void put_layers(csn_jw *w, caisson_file *f) {
     key_u64(w, "weight_bytes_per_token", csn_model_bytes_per_token(f->model));
     key(w, "layers");
     csn_jw_array(w);
-    for (uint32_t i = 0; i < f->cmf->arch.n_layers; i++) {
+    for (uint32_t i = 0; i < csn_store_arch(f->store)->n_layers; i++) {
         csn_jw_object(w);
         csn_model_describe_layer(f->model, i, w);
         csn_jw_object_end(w);
     }
     csn_jw_array_end(w);
+}
+
+static caisson_status describe_cmf(csn_jw *w, caisson_file *f, caisson_error *err) {
+    put_container(w, f->cmf);
+    put_features(w, f->cmf);
+    key(w, "quant_type");
+    csn_jw_str(w, f->cmf->quant_type);
+    key(w, "arch");
+    csn_arch_write(&f->cmf->arch, w);
+    put_tensors(w, f);
+    put_chat(w, f->cmf->envelope.len[CSN_CMF_VOCAB], &f->cmf->chat);
+    csn_api_put_masks(w, f->cmf);
+    csn_api_put_skills(w, f->cmf);
+    CSN_TRY(csn_api_put_index(w, f->cmf, err));
+    key(w, "provenance");
+    const csn_jval *provenance = csn_jval_get(f->cmf->header, "provenance");
+    if (provenance != NULL) {
+        csn_jw_value(w, provenance);
+    } else {
+        csn_jw_null(w);
+    }
+    return CAISSON_OK;
+}
+
+static caisson_status describe_warp(csn_jw *w, const caisson_file *f, caisson_error *err) {
+    uint64_t tokenizer_bytes;
+    CSN_TRY(csn_api_put_waste(w, f->warp, err));
+    CSN_TRY(csn_warp_tokenizer_nbytes(f->warp, &tokenizer_bytes, err));
+    key(w, "quant_type");
+    csn_jw_str(w, csn_str_from(csn_api_experts_dtype(f->warp)));
+    key(w, "arch");
+    csn_arch_write(&f->warp->arch, w);
+    put_tensors(w, f);
+    put_chat(w, tokenizer_bytes, &f->warp->chat);
+    key(w, "provenance");
+    csn_jw_null(w);
+    return CAISSON_OK;
 }
 
 caisson_status caisson_file_describe(caisson_file *f, caisson_text *ret, caisson_error *err) {
@@ -193,24 +256,7 @@ caisson_status caisson_file_describe(caisson_file *f, caisson_text *ret, caisson
     csn_buf out = CSN_BUF_INIT(MAX_DESCRIPTION);
     csn_jw w = csn_jw_begin(&out, err);
     csn_jw_object(&w);
-    put_container(&w, f->cmf);
-    put_features(&w, f->cmf);
-    key(&w, "quant_type");
-    csn_jw_str(&w, f->cmf->quant_type);
-    key(&w, "arch");
-    csn_arch_write(&f->cmf->arch, &w);
-    put_tensors(&w, f->cmf);
-    put_chat(&w, f->cmf);
-    csn_api_put_masks(&w, f->cmf);
-    csn_api_put_skills(&w, f->cmf);
-    caisson_status status = csn_api_put_index(&w, f->cmf, err);
-    key(&w, "provenance");
-    const csn_jval *provenance = csn_jval_get(f->cmf->header, "provenance");
-    if (provenance != NULL) {
-        csn_jw_value(&w, provenance);
-    } else {
-        csn_jw_null(&w);
-    }
+    caisson_status status = f->warp != NULL ? describe_warp(&w, f, err) : describe_cmf(&w, f, err);
     put_layers(&w, f);
     csn_jw_object_end(&w);
     if (status == CAISSON_OK) {

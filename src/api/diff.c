@@ -361,6 +361,8 @@ caisson_status caisson_file_diff(caisson_file *a, caisson_file *b,
                  "files and results must not be NULL");
     caisson_diff_options o;
     CSN_TRY(csn_api_options(options, sizeof(o), &o, err));
+    CSN_TRY(csn_api_file_need_cmf(a, err));
+    CSN_TRY(csn_api_file_need_cmf(b, err));
     csn_buf out = CSN_BUF_INIT(MAX_DIFF);
     differ d = {.a = a, .b = b, .o = &o, .w = csn_jw_begin(&out, err), .err = err};
     caisson_status status = diff(&d);

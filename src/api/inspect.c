@@ -10,7 +10,9 @@ static caisson_status detect_directory(const char *path, caisson_kind *ret, cais
     csn_buf name = CSN_BUF_INIT(1 << 16);
     csn_fs *fs = csn_fs_os();
     CSN_TRY(csn_buf_printf(&name, err, "%s/config.json", path));
-    *ret = fs->ops->exists(fs, name.ptr) ? CAISSON_KIND_HF_DIRECTORY : CAISSON_KIND_UNKNOWN;
+    *ret = fs->ops->exists(fs, name.ptr) ? CAISSON_KIND_HF_DIRECTORY
+           : csn_warp_is(fs, path)       ? CAISSON_KIND_WASTE
+                                         : CAISSON_KIND_UNKNOWN;
     csn_buf_free(&name);
     return CAISSON_OK;
 }
@@ -43,10 +45,15 @@ caisson_status caisson_detect(const char *path, caisson_kind *ret, caisson_error
 
 static caisson_status open_parts(const char *path, const caisson_open_options *o, caisson_file *f,
                                  csn_api_signed *files, caisson_error *err) {
-    csn_store_options so = {
-        .no_mmap = o->no_mmap, .guard_mappings = o->guard_mappings, .verify = o->verify};
-    CSN_TRY(csn_api_open_cmf(path, o, &f->cmf, files, err));
-    CSN_TRY(csn_store_new(f->cmf, &so, &f->store, err));
+    csn_api_container c = {0};
+    CSN_TRY(csn_api_open_container(path, o, &c, files, err));
+    f->cmf = c.cmf;
+    f->warp = c.warp;
+    f->dir = c.warp != NULL ? &c.warp->dir : &c.cmf->dir;
+    CSN_TRY(csn_api_store(&c, o, &f->store, err));
+    if (f->warp != NULL) {
+        CSN_TRY(csn_api_experts_new(f->warp, o->verify, &f->experts, err));
+    }
     return csn_api_still_signed(files, err);
 }
 
@@ -80,19 +87,21 @@ void caisson_file_close(caisson_file *f) {
         csn_store_free(f->store);
     } else {
         csn_cmf_close(f->cmf);
+        csn_warp_close(f->warp);
     }
+    csn_api_experts_free(f->experts);
     csn_free(f);
 }
 
 uint32_t caisson_file_n_tensors(const caisson_file *f) {
-    return f->cmf->dir.n;
+    return f->dir->n + (f->experts != NULL ? csn_api_experts_n(f->experts) : 0);
 }
 
 bool caisson_file_tensor(const caisson_file *f, uint32_t i, caisson_tensor_info *ret) {
-    if (i >= f->cmf->dir.n) {
-        return false;
+    if (i >= f->dir->n) {
+        return f->experts != NULL && csn_api_experts_tensor(f->experts, i - f->dir->n, ret);
     }
-    const csn_tensor *t = &f->cmf->dir.tensors[i];
+    const csn_tensor *t = &f->dir->tensors[i];
     *ret = (caisson_tensor_info){
         .name = t->name.ptr,
         .name_n = t->name.len,
@@ -111,8 +120,22 @@ bool caisson_file_tensor(const caisson_file *f, uint32_t i, caisson_tensor_info 
 }
 
 int64_t caisson_file_find(const caisson_file *f, const char *name, size_t n) {
-    const csn_tensor *t = csn_directory_find(&f->cmf->dir, csn_str_make(name, n));
-    return t != NULL ? (int64_t)(t - f->cmf->dir.tensors) : -1;
+    const csn_tensor *t = csn_directory_find(f->dir, csn_str_make(name, n));
+    if (t != NULL) {
+        return t - f->dir->tensors;
+    }
+    int64_t i = f->experts != NULL ? csn_api_experts_find(f->experts, csn_str_make(name, n)) : -1;
+    return i >= 0 ? f->dir->n + i : -1;
+}
+
+caisson_status csn_api_file_need_cmf(const caisson_file *f, caisson_error *err) {
+    return f->cmf != NULL ? CAISSON_OK
+                          : CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = f->warp->path,
+                                     .what = "only a .cmf file has this");
+}
+
+const char *csn_api_file_path(const caisson_file *f) {
+    return f->warp != NULL ? f->warp->path : f->cmf->file->path;
 }
 
 typedef struct decode_job {
@@ -138,9 +161,12 @@ caisson_status caisson_file_decode(caisson_file *f, uint32_t i, uint64_t first, 
         return CSN_FAIL(err, CAISSON_E_ARG, .what = "the range leaves the tensor",
                         CSN_VALUES(info.n_values, first));
     }
-    const csn_tensor *t = &f->cmf->dir.tensors[i];
+    if (i >= f->dir->n) {
+        return csn_api_experts_decode(f->experts, i - f->dir->n, first, n, out, err);
+    }
+    const csn_tensor *t = &f->dir->tensors[i];
     if (t->dtype->decode == NULL) {
-        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = f->cmf->file->path, .tensor = t->name,
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = csn_api_file_path(f), .tensor = t->name,
                         .what = "this build cannot decode the tensor's type",
                         .got = csn_str_from(t->dtype->name));
     }
@@ -149,152 +175,8 @@ caisson_status caisson_file_decode(caisson_file *f, uint32_t i, uint64_t first, 
     decode_job job = {&matrix, first, n, out};
     caisson_status status = csn_store_guarded(f->store, decode, &job, err);
     if (status != CAISSON_OK) {
-        csn_error_file(err, f->cmf->file->path);
+        csn_error_file(err, csn_api_file_path(f));
         csn_error_tensor(err, t->name);
     }
     return status;
-}
-
-/* ---- verify ---- */
-
-typedef struct verify_bridge {
-    const caisson_verify_options *o;
-    const char *path;
-    uint64_t n;
-} verify_bridge;
-
-static void on_fault(void *ctx, const caisson_error *fault) {
-    verify_bridge *b = ctx;
-    b->n++;
-    if (b->o->on_fault != NULL) {
-        caisson_error copy = *fault;
-        csn_error_file(&copy, b->path);
-        b->o->on_fault(b->o->ctx, &copy);
-    }
-}
-
-static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
-    const caisson_verify_options *o = ((verify_bridge *)ctx)->o;
-    return o->on_progress == NULL || o->on_progress(o->ctx, stage, done, total);
-}
-
-static void on_note(void *ctx, const caisson_error *note) {
-    const caisson_verify_options *o = ((verify_bridge *)ctx)->o;
-    if (o->on_note != NULL) {
-        o->on_note(o->ctx, note);
-    }
-}
-
-/* The signature beside the file: a fault when it is wrong, or missing though asked for. */
-static caisson_status verify_signature(verify_bridge *b, csn_file *f, caisson_error *err) {
-    uint8_t want[CSN_ED25519_KEY_BYTES];
-    uint8_t key[CSN_ED25519_KEY_BYTES];
-    csn_file_stamp stamp = {0};
-    caisson_error fault;
-    bool is_asked_for = b->o->require_signature != NULL;
-    if (!is_asked_for && !csn_signature_exists(csn_fs_os(), b->path)) {
-        return CAISSON_OK;
-    }
-    if (is_asked_for) {
-        CSN_TRY(csn_api_key(b->o->require_signature, want, err));
-    }
-    csn_progress progress = {on_progress, b};
-    caisson_status status = csn_signature_check(csn_fs_os(), b->path, f, is_asked_for ? want : NULL,
-                                                &progress, key, &stamp, &fault);
-    if (status == CAISSON_E_NOMEM || status == CAISSON_E_CANCELLED) {
-        *err = fault;
-        return status;
-    }
-    if (status != CAISSON_OK) {
-        on_fault(b, &fault);
-    } else if (b->o->on_signature != NULL) {
-        caisson_public_key hex = csn_api_key_hex(key);
-        b->o->on_signature(b->o->ctx, &hex);
-    }
-    return CAISSON_OK;
-}
-
-/* A file that is no .cmf at all may be signed all the same. */
-static caisson_status verify_signature_alone(verify_bridge *b, caisson_error *err) {
-    csn_file *f;
-    caisson_error ignored; /* told already: the container could not be opened */
-    if (csn_fs_open(csn_fs_os(), b->path, CSN_OPEN_READ, &f, &ignored) != CAISSON_OK) {
-        return CAISSON_OK;
-    }
-    caisson_status status = verify_signature(b, f, err);
-    csn_file_close(f);
-    return status;
-}
-
-static caisson_status open_to_verify(verify_bridge *b, csn_cmf **ret, caisson_error *err) {
-    csn_file *f;
-    CSN_TRY(csn_fs_open(csn_fs_os(), b->path, CSN_OPEN_READ, &f, err));
-    return csn_cmf_open_damaged(f, on_fault, b, ret, err);
-}
-
-/* A shard is verified alone; what keeps its model from opening is told on the side. */
-static caisson_status note_shards(verify_bridge *b, const csn_cmf *cmf, caisson_error *err) {
-    caisson_error note;
-    csn_cmf *model;
-    if (!cmf->has_shard_block) {
-        return CAISSON_OK;
-    }
-    caisson_status status = csn_cmf_open_model(csn_fs_os(), b->path, NULL, NULL, &model, &note);
-    if (status == CAISSON_OK) {
-        csn_cmf_close(model);
-    } else if (status == CAISSON_E_NOMEM) {
-        *err = note;
-        return status;
-    } else {
-        on_note(b, &note);
-    }
-    return CAISSON_OK;
-}
-
-static caisson_status verify(verify_bridge *b, csn_pool *pool, caisson_error *err) {
-    caisson_error fault;
-    csn_cmf *cmf;
-    caisson_status status = open_to_verify(b, &cmf, &fault);
-    if (status == CAISSON_E_NOMEM) {
-        *err = fault;
-        return status;
-    }
-    if (status != CAISSON_OK) {
-        on_fault(b, &fault);
-        return verify_signature_alone(b, err);
-    }
-    csn_progress progress = {on_progress, b};
-    uint64_t n;
-    status = csn_cmf_verify(cmf, pool, &progress, on_fault, b, &n, err);
-    if (status == CAISSON_OK) {
-        status = csn_cmf_note(cmf, on_note, b, err);
-    }
-    if (status == CAISSON_OK) {
-        status = note_shards(b, cmf, err);
-    }
-    if (status == CAISSON_OK) {
-        status = verify_signature(b, cmf->file, err);
-    }
-    csn_cmf_close(cmf);
-    return status;
-}
-
-caisson_status caisson_verify(const char *path, const caisson_verify_options *options,
-                              uint64_t *ret_n_faults, caisson_error *err) {
-    CSN_API_ERR(err);
-    CSN_API_NEED(path != NULL && ret_n_faults != NULL, err,
-                 "path and ret_n_faults must not be NULL");
-    caisson_verify_options o;
-    CSN_TRY(csn_api_options(options, sizeof(o), &o, err));
-    csn_pool *pool;
-    CSN_TRY(csn_pool_new(o.n_threads, &pool, err));
-    verify_bridge b = {.o = &o, .path = path};
-    caisson_status status = verify(&b, pool, err);
-    csn_pool_free(pool);
-    if (status != CAISSON_OK) {
-        csn_error_file(err, path);
-        return status;
-    }
-    *ret_n_faults = b.n;
-    return CAISSON_OK;
 }

@@ -10,6 +10,7 @@ caisson_status caisson_file_section(caisson_file *f, const char *name, caisson_t
     CSN_API_ERR(err);
     CSN_API_NEED(f != NULL && name != NULL && ret != NULL, err,
                  "file, name and ret must not be NULL");
+    CSN_TRY(csn_api_file_need_cmf(f, err));
     for (int i = 0; i < CSN_CMF_N_SECTIONS; i++) {
         if (i == CSN_CMF_DATA || strcmp(name, csn_cmf_section_names[i]) != 0) {
             continue;
@@ -35,6 +36,7 @@ caisson_status caisson_file_payload(caisson_file *f, uint32_t i, uint64_t first,
                                     void *out, caisson_error *err) {
     CSN_API_ERR(err);
     CSN_API_NEED(f != NULL && (out != NULL || n == 0), err, "file and out must not be NULL");
+    CSN_TRY(csn_api_file_need_cmf(f, err));
     CSN_API_NEED(i < f->cmf->dir.n, err, "no tensor of this index");
     const csn_tensor *t = &f->cmf->dir.tensors[i];
     if (first > t->nbytes || n > t->nbytes - first || n > SIZE_MAX) {

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""info, tensor and verify on .waste directories: the same commands and forms as for .cmf files."""
+import json
+import os
+import shutil
+
+import tool
+from test_model import read_npy
+
+WARP = os.path.join(tool.ROOT, "tests", "golden", "warp")
+BASE = os.path.join(WARP, "vq3r-base.waste")
+EXPERT = "model.layers.1.mlp.experts.3."
+
+
+def names(container):
+    return json.loads(tool.read(os.path.join(WARP, container, "manifest.json")))
+
+
+class Info(tool.Case):
+    def test_json(self):
+        r = self.ok("info", BASE, "--json").json
+        manifest = names("vq3r-base.waste")
+        self.assertEqual(r["container"]["format"], "waste")
+        self.assertEqual(r["quant_type"], "vq3r")
+        self.assertEqual(r["experts"]["record_bytes"], 3 * 4096)
+        self.assertEqual(r["tensors"]["n"], len(manifest["trunk"]) + 3 * 8 * 3)
+        count = 0
+        for t in manifest["trunk"]:
+            n = 1
+            for d in t["shape"]:
+                n *= d
+            count += n
+        expert = 3 * 128 * 64
+        self.assertEqual(r["parameters"]["total"], count + expert * 8 * 3)
+        self.assertEqual(r["parameters"]["active"], count + expert * 2 * 3 - 256 * 128)
+        self.assertTrue(r["runs"], r.get("why_not"))
+        self.assertEqual(r["chat"]["eos_token_ids"], [2])
+
+    def test_tensors_outside_of_the_prefix_are_no_parameters(self):
+        r = self.ok("info", os.path.join(WARP, "vq3r-k3.waste"), "--json").json
+        self.assertEqual(r["tensors"]["values"] - r["parameters"]["total"], 8 * 128)
+
+    def test_human_form(self):
+        out = self.ok("info", BASE).out
+        for word in ("container   waste, version 0", "experts-L2.bin", "parameters  1113764",
+                     "experts     8 in each of 3 layers, 2 a token", "vq3r", "runs        yes"):
+            self.assertIn(word, out)
+
+
+class Tensor(tool.Case):
+    def test_list(self):
+        r = {t["name"]: t for t in self.ok("tensor", BASE, "--json").json}
+        t = r[EXPERT + "up_proj.weight"]
+        self.assertEqual((t["dtype"], t["shape"], t["shard"]), ("vq3r", [64, 128], 2))
+        self.assertEqual((t["offset"], t["bytes"]), (3 * 12288 + 3120, 3072 + 128))
+        self.assertEqual(r["model.embed_tokens.weight"]["bytes"], 33280)
+
+    def test_single_weights(self):
+        """Worked out by hand in the README of the interop data."""
+        for kind, row, col, weight in (("gate", 63, 127, -0.001141131), ("up", 7, 19, 0.4299012),
+                                       ("down", 126, 61, -0.1620872)):
+            npy = self.path(kind + ".npy")
+            self.ok("tensor", BASE, EXPERT + kind + "_proj.weight", "--npy", npy)
+            shape, values = read_npy(npy)
+            self.assertEqual(list(shape), [128, 64] if kind == "down" else [64, 128])
+            self.assertAlmostEqual(values[row * shape[1] + col], weight, places=6)
+
+    def test_absent(self):
+        for name in ("model.layers.0.mlp.experts.0.up_proj.weight", EXPERT + "x_proj.weight",
+                     "model.layers.1.mlp.experts.8.up_proj.weight",
+                     "model.layers.1.mlp.experts.03.up_proj.weight"):
+            self.fails(tool.FAILED, "tensor", BASE, name)
+
+
+class Verify(tool.Case):
+    def setUp(self):
+        super().setUp()
+        self.waste = self.path("m.waste")
+        shutil.copytree(BASE, self.waste)
+
+    def flip(self, name, at):
+        path = os.path.join(self.waste, name)
+        blob = bytearray(tool.read(path))
+        blob[at] ^= 1
+        with open(path, "wb") as f:
+            f.write(blob)
+
+    def problems(self):
+        r = self.fails(tool.FAILED, "verify", "--json", self.waste).json[0]
+        self.assertFalse(r["valid"])
+        return r["problems"]
+
+    def test_records(self):
+        r = self.ok("verify", self.waste)
+        self.assertIn("--write-digests", r.out)  # a note: the trunk cannot be checked
+        self.flip("experts-L2.bin", 5 * 12288 + 77)
+        p = self.problems()
+        self.assertEqual([(x["code"], x["tensor"]) for x in p],
+                         [("Hash", "model.layers.2.mlp.experts.5")])
+
+    def test_digests(self):
+        self.flip("trunk.bin", 40000)
+        self.ok("verify", self.waste)  # nothing covers it
+        self.flip("trunk.bin", 40000)
+        self.ok("verify", "--write-digests", self.waste)
+        self.assertNotIn("Note", self.ok("verify", self.waste).out)
+        self.flip("trunk.bin", 40000)
+        self.flip("codebooks.bin", 30)
+        p = self.problems()
+        self.assertEqual([x["code"] for x in p], ["Hash", "Hash"])
+        self.assertIn("codebooks.bin", p[0]["message"])
+        self.assertTrue(p[1]["tensor"].startswith("model.layers.0."))
+
+    def test_our_writers_leave_digests(self):
+        out = self.path("s.waste")
+        self.ok("synth", "--family", "kimi_linear", "--seed", "3", "-o", out)
+        self.assertTrue(os.path.exists(os.path.join(out, "caisson.digests.json")))
+        self.assertNotIn("Note", self.ok("verify", out).out)
+
+    def test_damage_is_not_sealed(self):
+        self.flip("experts-L1.bin", 100)
+        self.fails(tool.FAILED, "verify", "--write-digests", self.waste)
+        self.assertFalse(os.path.exists(os.path.join(self.waste, "caisson.digests.json")))
+
+    def test_what_does_not_open(self):
+        os.remove(os.path.join(self.waste, "codebooks.bin"))
+        p = self.problems()
+        self.assertEqual(p[0]["code"], "Io")
+        self.assertIn("codebooks.bin", p[0]["message"])
+
+    def test_only_directories_take_digests(self):
+        r = self.fails(tool.FAILED, "verify", "--write-digests", tool.TINY)
+        self.assertIn("only", r.err)
+
+    def test_a_bank_may_be_a_link(self):
+        bank = os.path.join(self.waste, "experts-L1.bin")
+        os.rename(bank, self.path("elsewhere.bin"))
+        os.symlink(self.path("elsewhere.bin"), bank)
+        self.ok("verify", self.waste)
+
+
+class OtherCommands(tool.Case):
+    def test_what_only_a_cmf_has_is_refused_by_name(self):
+        for args in (("diff", BASE, BASE), ("diff", BASE, tool.TINY)):
+            self.assertIn(".cmf", self.fails(tool.USAGE, *args).err)
+
+
+tool.main()
