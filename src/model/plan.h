@@ -90,7 +90,7 @@ typedef struct csn_kda {
     uint32_t n_heads, dim, conv_width;
 } csn_kda;
 
-enum { CSN_MAX_KDA_DIM = 1024, CSN_MAX_RES_BLOCKS = 128 };
+enum { CSN_MAX_MLA_DIM = 1 << 20, CSN_MAX_KDA_DIM = 1024, CSN_MAX_RES_BLOCKS = 128 };
 
 /* Frequencies of a rotary embedding; layers of one kind share one. */
 typedef struct csn_rope {

@@ -34,6 +34,19 @@ static caisson_status plan_query(struct csn_maker *m, uint32_t i, csn_mla *mla, 
                            &mla->q, err);
 }
 
+/* csn_arch_parse checks this too, but not every arch comes from it. */
+static caisson_status check_dims(const csn_mla *mla, caisson_error *err) {
+    const uint32_t dims[] = {mla->n_nope, mla->n_rope, mla->n_v, mla->n_latent};
+    for (size_t i = 0; i < sizeof(dims) / sizeof(dims[0]); i++) {
+        if (dims[i] == 0 || dims[i] > CSN_MAX_MLA_DIM) {
+            return CSN_FAIL(err, CAISSON_E_PARSE, .section = "header", .tensor = CSN_STR("mla"),
+                            .what = "a size of latent attention is out of range",
+                            CSN_VALUES(CSN_MAX_MLA_DIM, dims[i]));
+        }
+    }
+    return CAISSON_OK;
+}
+
 caisson_status csn_mla_plan(struct csn_maker *m, uint32_t i, csn_layer *l, caisson_error *err) {
     const csn_arch *a = m->arch;
     uint64_t hidden = m->plan->hidden;
@@ -45,6 +58,7 @@ caisson_status csn_mla_plan(struct csn_maker *m, uint32_t i, csn_layer *l, caiss
     mla->n_latent = a->mla.kv_lora_rank;
     mla->has_pairs = a->mla.rope_interleave;
     mla->scale = scale_of(a);
+    CSN_TRY(check_dims(mla, err));
     uint64_t q_rows = (uint64_t)a->n_heads * (mla->n_nope + mla->n_rope);
     uint64_t v_rows = (uint64_t)a->n_heads * mla->n_v;
     uint64_t kv_rows = (uint64_t)a->n_heads * (mla->n_nope + mla->n_v);

@@ -98,6 +98,13 @@ VARIANTS = {
         "moe_renormalize": True, "num_expert_group": 1, "topk_group": 1,
         "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
         "linear_head_dim": 20, "linear_num_heads": 3, "linear_conv_kernel_dim": 4}),
+    # heads that take more than one step of everything that works in blocks
+    "kimi_linear_wide": ("kimi_linear", {
+        **COMMON, **MLA, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "kv_lora_rank": 40,
+        "qk_nope_head_dim": 36, "v_head_dim": 20, "q_lora_rank": None, "num_experts": 4, "num_experts_per_token": 2,
+        "moe_intermediate_size": 24, "num_shared_experts": 2, "routed_scaling_factor": 1.5, "rms_norm_eps": 1e-6,
+        "layer_types": ["linear_attention", "full_attention"], "linear_head_dim": 72, "linear_num_heads": 1,
+        "linear_conv_kernel_dim": 3}),
     "phi4_partial": ("phi3", {**COMMON, "num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": True,
                             **rope(partial_rotary_factor=0.75)}),
 }
@@ -149,13 +156,16 @@ def golden(model):
     return {"prompts": out}
 
 
-def rename_dense_layers(file):
-    """transformers writes the FFN of Kimi-Linear's dense layers as block_sparse_moe.X; the release has mlp.X."""
+def rename_tensors(file, kind, config):
+    """To what releases have: the FFN of Kimi-Linear's dense layers is mlp.X, not block_sparse_moe.X as transformers
+    writes it; DeepSeek-V3 has a layer behind the last, which predicts one more token and which transformers skips."""
     tensors = safetensors.torch.load_file(file)
     old = re.compile(r"\.block_sparse_moe\.((?:gate|up|down)_proj\.)")
-    if any(old.search(key) for key in tensors):
-        safetensors.torch.save_file({old.sub(r".mlp.\1", key): t for key, t in tensors.items()}, file,
-                                    metadata={"format": "pt"})
+    tensors = {old.sub(r".mlp.\1", key): t for key, t in tensors.items()}
+    if kind == "deepseek_v3":
+        tensors[f"model.layers.{config.num_hidden_layers}.enorm.weight"] = torch.ones(4, dtype=torch.bfloat16)
+    if kind in ("deepseek_v3", "kimi_linear"):
+        safetensors.torch.save_file(tensors, file, metadata={"format": "pt"})
 
 
 def make(out, name):
@@ -176,7 +186,7 @@ def make(out, name):
     path = f"{out}/{name}"
     shutil.rmtree(path, ignore_errors=True)
     model.to(torch.bfloat16).save_pretrained(path)
-    rename_dense_layers(path + "/model.safetensors")
+    rename_tensors(path + "/model.safetensors", kind, config)
     if os.path.exists(path + "/generation_config.json"):
         os.remove(path + "/generation_config.json")
     tokenizer(path + "/tokenizer.json")

@@ -69,7 +69,8 @@ class ToWarp(tool.Case):
                 ours = name.replace(".block_sparse_moe.", ".mlp.")
             x = source.pop(ours).reshape(t["shape"])
             self.assertTrue((w.tensor(name) == x).all(), name)  # all are small: f32
-        self.assertEqual(list(source), [])
+        behind = "model.layers.%d." % w.config["num_hidden_layers"]  # predicts one more token
+        self.assertEqual([n for n in source if not n.startswith(behind)], [])
         self.assertEqual(list(w.trunk), sorted(w.trunk))
         return n_experts
 

@@ -255,6 +255,8 @@ int main(void) {
         ON(bits_ignore_threads_and_batches, "kimi_k3"),
         ON(bits_ignore_the_instruction_set, "deepseek_v3"),
         ON(bits_ignore_the_instruction_set, "kimi_k3"),
+        ON(bits_ignore_the_instruction_set, "kimi_linear_wide"),
+        ON(bits_ignore_threads_and_batches, "kimi_linear_wide"),
         ON(going_back_runs_what_is_left_again, "kimi_linear"),
         ON(going_back_runs_what_is_left_again, "deepseek_v3"),
         ON(a_cancelled_call_leaves_the_past, "kimi_linear"),
