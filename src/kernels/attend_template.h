@@ -100,6 +100,13 @@ static void decode_k_tile(const csn_kv_head *kv, uint32_t i_tile, float *out) {
     }
 }
 
+/* A count that the compiler knows makes it use vectors. */
+INLINE void scale_32(const int8_t *restrict codes, float scale, float *restrict out) {
+    for (int i = 0; i < 32; i++) {
+        out[i] = (float)codes[i] * scale;
+    }
+}
+
 /* Value row of position pos as f32, padded with zeros to `stride`. */
 static void decode_v_row(const csn_kv_head *kv, uint32_t pos, float *out, uint32_t stride) {
     uint32_t hd = kv->head_dim;
@@ -114,8 +121,11 @@ static void decode_v_row(const csn_kv_head *kv, uint32_t pos, float *out, uint32
             uint16_t h;
             memcpy(&h, row + hd + d0 / 32 * 2, sizeof(h));
             float scale = half_to_f32(h);
-            uint32_t end = d0 + 32 < hd ? d0 + 32 : hd;
-            for (uint32_t d = d0; d < end; d++) {
+            if (d0 + 32 <= hd) {
+                scale_32(codes + d0, scale, out + d0);
+                continue;
+            }
+            for (uint32_t d = d0; d < hd; d++) {
                 out[d] = (float)codes[d] * scale;
             }
         }
@@ -349,9 +359,39 @@ INLINE void attend_rows(const int nr, const bool half, const csn_attend *a,
     }
 }
 
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+
+/* 8 x 8 values: out[d * TILE + j] = rows[j * stride + d]. Pairs, fours and eights of rows change
+ * places with those of columns. */
+INLINE void turn_8x8(const float *rows, size_t stride, float *out) {
+    v8f a[8];
+    v8f b[8];
+    UNROLL for (int j = 0; j < 8; j += 2) {
+        v8f r0 = load(rows + (size_t)j * stride);
+        v8f r1 = load(rows + (size_t)(j + 1) * stride);
+        a[j] = SHUFFLE(r0, r1, 0, 8, 1, 9, 4, 12, 5, 13);
+        a[j + 1] = SHUFFLE(r0, r1, 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    UNROLL for (int j = 0; j < 8; j += 4) {
+        UNROLL for (int k = 0; k < 2; k++) {
+            b[j + 2 * k] = SHUFFLE(a[j + k], a[j + k + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+            b[j + 2 * k + 1] = SHUFFLE(a[j + k], a[j + k + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+    }
+    UNROLL for (size_t k = 0; k < 4; k++) {
+        store(out + k * TILE, SHUFFLE(b[k], b[k + 4], 0, 1, 2, 3, 8, 9, 10, 11));
+        store(out + (k + 4) * TILE, SHUFFLE(b[k], b[k + 4], 4, 5, 6, 7, 12, 13, 14, 15));
+    }
+}
+
 /* Keys of latent attention: a tile of 16 rows with positions innermost. */
 static void turn_rows(const float *rows, uint32_t stride, uint32_t hd, float *out) {
-    for (uint32_t d = 0; d < hd; d++) {
+    uint32_t d = 0;
+    for (; d + 8 <= hd; d += 8) {
+        turn_8x8(rows + d, stride, out + (size_t)d * TILE);
+        turn_8x8(rows + (size_t)8 * stride + d, stride, out + (size_t)d * TILE + 8);
+    }
+    for (; d < hd; d++) {
         for (uint32_t j = 0; j < TILE; j++) {
             out[d * TILE + j] = rows[(size_t)j * stride + d];
         }
