@@ -98,8 +98,9 @@ static const cli_option options[] = {
      .short_name = "q",
      .kind = CLI_TEXT,
      .value = "TYPE",
-     .help = "Coding of the experts: vq3r, vq2r or vq4p",
-     .by_default = "vq3r"},
+     .help = "OUT.waste: coding of the experts, vq3r, vq2r or vq4p; OUT.cmf: type of the weight "
+             "matrices",
+     .by_default = "vq3r, q8_row"},
     {.name = "threads",
      .short_name = "t",
      .kind = CLI_INT,
@@ -115,16 +116,16 @@ static const cli_option target_options[] = {
     {.name = "output",
      .short_name = "o",
      .kind = CLI_PATH,
-     .value = "OUT.waste",
-     .help = "The directory to write (needed)"},
-    {.name = "force", .short_name = "f", .kind = CLI_FLAG, .help = "Replace an existing OUT.waste"},
+     .value = "OUT",
+     .help = "OUT.waste, a WARP directory, or OUT.cmf (needed)"},
+    {.name = "force", .short_name = "f", .kind = CLI_FLAG, .help = "Replace an existing target"},
     {0},
 };
 
 const cli_command cli_cmd_synth = {
     .name = "synth",
     .summary = "Make a model of random weights, for tests and measurements",
-    .positionals = "--family NAME -o OUT.waste",
+    .positionals = "--family NAME -o OUT",
     .min_args = 0,
     .max_args = 0,
     .groups = {options, target_options, cli_common_options},
@@ -132,9 +133,10 @@ const cli_command cli_cmd_synth = {
         "The weights are such that every layer keeps the size of what it gets, and the experts "
         "matter to what comes out; a small tokenizer and a chat format are beside them, so that "
         "run and chat work. What the model says is noise, and the same noise for the same seed. "
-        "Memory does not grow with the model. OUT.waste appears whole or not at all.",
+        "Memory does not grow with the model. OUT appears whole or not at all.",
     .examples = "caisson synth --family kimi_linear -o small.waste\n"
                 "caisson synth --family kimi_linear --size kimi-linear --layers 8 -q vq4p -o "
-                "eight.waste",
+                "eight.waste\n"
+                "caisson synth --family qwen3_moe -q q4tp -o experts.cmf",
     .run = run,
 };

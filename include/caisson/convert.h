@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GGUF file (split ones too) or a Hugging Face directory becomes a .cmf file; or a .cmf file (any
- * of its shards) another one with other tensor types, everything else kept but a sparse index.
+/* A GGUF file (split ones too), a Hugging Face or a WARP directory becomes a .cmf file; or a .cmf
+ * file (any of its shards) another one with other tensor types, everything else kept but a sparse
+ * index.
  *
  * Memory stays bounded whatever the size of the model. The target appears whole or not at all: it
  * is written as `<target>.part`, synced and renamed; after a kill or a cancel the next call with

@@ -20,7 +20,7 @@ typedef struct caisson_synth_options {
     const char *size;   /* NULL = "small" */
     uint64_t seed;
     uint32_t n_layers;  /* 0 = as the size has */
-    const char *quant;  /* of WARP's experts: vq3r, vq2r, vq4p; NULL = vq3r */
+    const char *quant;  /* OUT.waste: vq3r (NULL), vq2r, vq4p; OUT.cmf: a tensor type */
     uint32_t n_threads; /* 0 = all CPUs that the process may use */
     bool overwrite;     /* replace an existing target */
     /* Bytes written; false = stop. */
@@ -28,9 +28,9 @@ typedef struct caisson_synth_options {
     void *ctx;
 } caisson_synth_options;
 
-/* Writes a WARP directory, "OUT.waste", which appears whole or not at all. The same options give
- * the same bytes. Errors: CAISSON_E_EXISTS (target there, no overwrite), _BUSY (somebody else is
- * writing it), _ARG (no such family, size or quant), _UNSUPPORTED (the container cannot hold the
+/* Writes a WARP directory, "OUT.waste", or a .cmf; it appears whole or not at all. The same options
+ * give the same bytes. Errors: CAISSON_E_EXISTS (target there, no overwrite), _BUSY (somebody else
+ * is writing it), _ARG (no such family, size or quant), _UNSUPPORTED (the container cannot hold the
  * family), _IO, _CANCELLED, _NOMEM. */
 CAISSON_API caisson_status caisson_synth(const char *target, const caisson_synth_options *options,
                                          caisson_error *err);

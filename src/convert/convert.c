@@ -414,13 +414,7 @@ static caisson_status check_header(job *j) {
     return status;
 }
 
-static caisson_status run_all(job *j, const char *source) {
-    if (j->target != NULL && !j->o->overwrite &&
-        j->fs->ops->exists(j->fs, j->target)) { /* before any work */
-        return CSN_FAIL(j->err, CAISSON_E_EXISTS, .file = j->target,
-                        .what = "target exists; say that it may be replaced");
-    }
-    CSN_TRY(csn_source_open(j->fs, source, j->o->log, &j->source, j->err));
+static caisson_status run_all(job *j, const char *path) {
     CSN_TRY(csn_convert_plan_make(j->source, j->o->log, &j->arena, &j->plan, j->err));
     CSN_TRY(csn_convert_plan_dtypes(j->source, &j->plan, j->o,
                                     j->err)); /* a bad rule is told before any work */
@@ -430,7 +424,7 @@ static caisson_status run_all(job *j, const char *source) {
     CSN_TRY(csn_convert_header(j->source, j->o->quant, j->files, j->source->n_files, &j->header,
                                j->err));
     CSN_TRY(check_header(j));
-    return j->target != NULL ? run(j) : run_in_place(j, source);
+    return j->target != NULL ? run(j) : run_in_place(j, path);
 }
 
 bool csn_convert_wants_warp(const char *target) {
@@ -441,22 +435,51 @@ bool csn_convert_wants_warp(const char *target) {
     return csn_str_ends(s, CSN_STR(".waste"));
 }
 
-caisson_status csn_convert(csn_fs *fs, const char *source, const char *target,
-                           const csn_convert_options *options, caisson_error *err) {
-    static const csn_convert_options none = {0};
-    if (target != NULL && csn_convert_wants_warp(target)) {
-        return csn_convert_to_warp(fs, source, target, options != NULL ? options : &none, err);
-    }
-    job j = {.fs = fs, .target = target, .o = options != NULL ? options : &none, .err = err};
+static caisson_status convert_opened(csn_fs *fs, csn_source *source, const char *path,
+                                     const char *target, const csn_convert_options *options,
+                                     caisson_error *err) {
+    job j = {.fs = fs, .target = target, .o = options, .source = source, .err = err};
     j.header = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
     j.piece = CSN_BUF_INIT(SIZE_MAX / 2);
     j.fingerprint = CSN_BUF_INIT(1 << 20);
-    caisson_status status = run_all(&j, source);
+    caisson_status status = run_all(&j, path);
     csn_pool_free(j.pool);
-    csn_source_close(j.source);
     csn_buf_free(&j.header);
     csn_buf_free(&j.piece);
     csn_buf_free(&j.fingerprint);
     csn_arena_done(&j.arena);
+    return status;
+}
+
+/* Before any work. */
+static caisson_status check_new(csn_fs *fs, const char *target, bool overwrite,
+                                caisson_error *err) {
+    if (!overwrite && fs->ops->exists(fs, target)) {
+        return CSN_FAIL(err, CAISSON_E_EXISTS, .file = target,
+                        .what = "target exists; say that it may be replaced");
+    }
+    return CAISSON_OK;
+}
+
+caisson_status csn_convert_source(csn_fs *fs, csn_source *source, const char *target,
+                                  const csn_convert_options *options, caisson_error *err) {
+    CSN_TRY(check_new(fs, target, options->overwrite, err));
+    return convert_opened(fs, source, NULL, target, options, err);
+}
+
+caisson_status csn_convert(csn_fs *fs, const char *source, const char *target,
+                           const csn_convert_options *options, caisson_error *err) {
+    static const csn_convert_options none = {0};
+    const csn_convert_options *o = options != NULL ? options : &none;
+    csn_source *s;
+    if (target != NULL) {
+        CSN_TRY(check_new(fs, target, o->overwrite, err));
+    }
+    if (target != NULL && csn_convert_wants_warp(target)) {
+        return csn_convert_to_warp(fs, source, target, o, err);
+    }
+    CSN_TRY(csn_source_open(fs, source, o->log, &s, err));
+    caisson_status status = convert_opened(fs, s, source, target, o, err);
+    csn_source_close(s);
     return status;
 }

@@ -57,4 +57,9 @@ bool csn_convert_wants_warp(const char *target);
 caisson_status csn_convert(csn_fs *fs, const char *source, const char *target,
                            const csn_convert_options *options, caisson_error *err);
 
+/* The same of a source that is open, into a .cmf. */
+struct csn_source;
+caisson_status csn_convert_source(csn_fs *fs, struct csn_source *source, const char *target,
+                                  const csn_convert_options *options, caisson_error *err);
+
 #endif

@@ -50,7 +50,10 @@ static void write_provenance(csn_jw *w, const csn_source *s, const csn_source_fi
     }
     csn_jw_array_end(w);
     csn_jw_key(w, CSN_STR("source_format"));
-    csn_jw_str(w, s->gguf != NULL ? CSN_STR("gguf") : CSN_STR("safetensors"));
+    csn_jw_str(w, s->gguf != NULL   ? CSN_STR("gguf")
+                  : s->warp != NULL ? CSN_STR("warp")
+                  : s->is_synth     ? CSN_STR("synth")
+                                    : CSN_STR("safetensors"));
     csn_jw_key(w, CSN_STR("source_model"));
     csn_jw_str(w, s->name);
     csn_jw_key(w, CSN_STR("tool"));

@@ -14,7 +14,7 @@ typedef struct planner {
     caisson_error *err;
 } planner;
 
-static uint64_t dim_of(const csn_arch *a, csn_dim d) {
+uint64_t csn_convert_dim(const csn_arch *a, csn_dim d) {
     switch (d) {
     case CSN_DIM_VOCAB: return a->vocab_size;
     case CSN_DIM_HIDDEN: return a->hidden_size;
@@ -136,8 +136,8 @@ static caisson_status find_source(planner *p, const csn_name_row *row, place at,
 static caisson_status check_count(planner *p, const csn_name_row *row, const csn_tensor *t,
                                   csn_convert_item *item) {
     const csn_arch *a = &p->s->arch;
-    uint64_t cols = row->cols == CSN_DIM_NONE ? 1 : dim_of(a, row->cols);
-    uint64_t need = dim_of(a, row->rows) * cols;
+    uint64_t cols = row->cols == CSN_DIM_NONE ? 1 : csn_convert_dim(a, row->cols);
+    uint64_t need = csn_convert_dim(a, row->rows) * cols;
     uint64_t n = 0;
     (void)csn_shape_count(&t->shape, &n);
     if (n < need || n > INT32_MAX) {
@@ -156,16 +156,16 @@ static caisson_status check_shape(planner *p, const csn_name_row *row, place at,
         return check_count(p, row, t, item);
     }
     csn_shape want = {.n_dims = row->cols == CSN_DIM_NONE ? 1 : 2,
-                      .dim = {dim_of(a, row->rows), dim_of(a, row->cols)}};
+                      .dim = {csn_convert_dim(a, row->rows), csn_convert_dim(a, row->cols)}};
     item->shape = want;
     if (row->of_rows[0] != CSN_DIM_NONE) {
         want.dim[0] = 0;
         for (int i = 0; i < 3; i++) {
-            want.dim[0] += dim_of(a, row->of_rows[i]);
+            want.dim[0] += csn_convert_dim(a, row->of_rows[i]);
         }
     }
     for (int i = 0; i < 2; i++) {
-        item->row0 += dim_of(a, row->before[i]);
+        item->row0 += csn_convert_dim(a, row->before[i]);
     }
     if ((row->flags & CSN_ROW_EXPERT) != 0 && p->s->gguf != NULL) { /* all experts in one */
         item->row0 += at.expert * want.dim[0];
@@ -316,6 +316,13 @@ static caisson_status has_router(planner *p, uint32_t layer, bool *ret) {
     return CAISSON_OK;
 }
 
+bool csn_convert_row_is_there(const csn_name_row *row, bool is_mixture, bool is_kda) {
+    unsigned of_mixture = CSN_ROW_MIXTURE | CSN_ROW_EXPERT;
+    unsigned others = (is_mixture ? (unsigned)CSN_ROW_FFN : of_mixture) |
+                      (is_kda ? (unsigned)CSN_ROW_MLA : (unsigned)CSN_ROW_KDA);
+    return (row->flags & others) == 0;
+}
+
 static caisson_status add_layer(planner *p, uint32_t layer) {
     const csn_name_table *const *tables = p->s->family->tables;
     bool is_mixture;
@@ -325,10 +332,7 @@ static caisson_status add_layer(planner *p, uint32_t layer) {
     for (size_t i = 0; tables[i] != NULL; i++) {
         for (size_t k = 0; k < tables[i]->n; k++) {
             const csn_name_row *row = &tables[i]->rows[k];
-            bool of_mixture = (row->flags & (CSN_ROW_MIXTURE | CSN_ROW_EXPERT)) != 0;
-            if (!is_layer_row(row) || (is_mixture && (row->flags & CSN_ROW_FFN) != 0) ||
-                (!is_mixture && of_mixture) ||
-                (row->flags & (is_kda ? CSN_ROW_MLA : CSN_ROW_KDA)) != 0) {
+            if (!is_layer_row(row) || !csn_convert_row_is_there(row, is_mixture, is_kda)) {
                 continue;
             }
             uint32_t n = (row->flags & CSN_ROW_EXPERT) != 0 ? p->s->arch.moe.n_experts : 1;
@@ -354,7 +358,7 @@ static uint64_t most_items(const csn_source *s) {
 caisson_status csn_convert_plan_make(const csn_source *s, const csn_log *log, csn_arena *arena,
                                      csn_convert_plan *ret, caisson_error *err) {
     csn_convert_plan plan = {0};
-    if (s->cmf != NULL) {
+    if (s->cmf != NULL || s->warp != NULL) {
         return csn_convert_plan_cmf(s, arena, ret, err);
     }
     planner p = {.s = s, .arena = arena, .plan = &plan, .prefix = "", .err = err};

@@ -29,7 +29,11 @@ typedef struct csn_convert_plan {
  * arch; CAISSON_E_UNSUPPORTED: a tensor that nobody asked for, or a dtype that we cannot decode. */
 caisson_status csn_convert_plan_make(const csn_source *s, const csn_log *log, csn_arena *arena,
                                      csn_convert_plan *ret, caisson_error *err);
-/* The same of a .cmf: every tensor under its name, in its order. */
+/* A dim of a row, of a family's tables. */
+uint64_t csn_convert_dim(const csn_arch *a, csn_dim d);
+/* Whether a row that stands for a tensor of each layer has one in a layer of this kind. */
+bool csn_convert_row_is_there(const csn_name_row *row, bool is_mixture, bool is_kda);
+/* The same of a .cmf or a WARP directory: every tensor under its name, in its order. */
 caisson_status csn_convert_plan_cmf(const csn_source *s, csn_arena *arena, csn_convert_plan *ret,
                                     caisson_error *err);
 /* Sets items[].to and is_copied. Tensors of a .cmf that no rule names and that are no matrices stay

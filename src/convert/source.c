@@ -3,6 +3,7 @@
 #include "convert/source.h"
 
 #include "base/alloc.h"
+#include "convert/source_warp.h"
 
 enum { MAX_EOS = 4096 };
 
@@ -55,9 +56,9 @@ static caisson_status open_file(csn_source *s, csn_fs *fs, const char *path, con
     bool is_weights = head[8] == '{' && csn_str_ends(p, CSN_STR(".safetensors"));
     bool is_config = head[0] == '{' && csn_str_ends(p, CSN_STR("config.json"));
     if (!is_weights && !is_config) {
-        return CSN_FAIL(err, CAISSON_E_MAGIC, .file = path,
-                        .what =
-                            "neither a GGUF nor a .cmf file nor part of a Hugging Face directory");
+        return CSN_FAIL(
+            err, CAISSON_E_MAGIC, .file = path,
+            .what = "neither a GGUF nor a .cmf file nor part of a Hugging Face or WARP directory");
     }
     csn_buf dir = CSN_BUF_INIT(1 << 16);
     const char *slash = strrchr(path, '/');
@@ -78,8 +79,9 @@ caisson_status csn_source_open(csn_fs *fs, const char *path, const csn_log *log,
     s->bos_token_id = -1;
     s->pad_token_id = -1;
     csn_arch_init(&s->arch);
-    caisson_status status = fs->ops->is_dir(fs, path) ? csn_source_read_hf(s, fs, path, log, err)
-                                                      : open_file(s, fs, path, log, err);
+    caisson_status status = csn_warp_is(fs, path) ? csn_source_read_warp(s, fs, path, log, err)
+                            : fs->ops->is_dir(fs, path) ? csn_source_read_hf(s, fs, path, log, err)
+                                                        : open_file(s, fs, path, log, err);
     if (status != CAISSON_OK) {
         csn_error_file(err, path);
         csn_source_close(s);
@@ -96,6 +98,10 @@ void csn_source_close(csn_source *s) {
     csn_gguf_close(s->gguf);
     csn_safetensors_close(s->weights);
     csn_cmf_close(s->cmf);
+    csn_warp_close(s->warp);
+    if (s->is_synth && s->dir != NULL) {
+        csn_free(s->dir->tensors);
+    }
     csn_buf_free(&s->tokenizer);
     csn_buf_free(&s->masks);
     csn_json_free(s->config);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model as somebody stored it: a GGUF file (or its parts), a Hugging Face directory, or a .cmf
- * (or its shards). After open, everything but the weights is understood: arch, tokenizer.json, chat
- * bundle. */
+/* A model as somebody stored it: a GGUF file (or its parts), a Hugging Face directory, a WARP
+ * directory, or a .cmf (or its shards); or one that is made up (source_synth.h). After open,
+ * everything but the weights is understood: arch, tokenizer.json, chat bundle. */
 #ifndef CSN_CONVERT_SOURCE_H
 #define CSN_CONVERT_SOURCE_H
 
@@ -10,11 +10,15 @@
 #include "format/cmf/cmf.h"
 #include "format/gguf/gguf.h"
 #include "format/safetensors/safetensors.h"
+#include "format/warp/warp.h"
 
 typedef struct csn_source {
-    csn_gguf *gguf; /* one of the three */
+    csn_gguf *gguf; /* one of the four */
     csn_safetensors *weights;
-    csn_cmf *cmf;             /* family, name, eos_token_ids, config: empty */
+    csn_cmf *cmf;   /* family, name, eos_token_ids, config: empty */
+    csn_warp *warp; /* family and config: empty */
+    bool is_synth;  /* weights are made up when they are read, of this seed */
+    uint64_t synth_seed;
     const csn_directory *dir; /* of whichever */
     csn_file **files;         /* [n_files] of whichever */
     uint32_t n_files;

@@ -34,7 +34,7 @@ static caisson_status make_config(csn_synth_job *j) {
         }
         c->is_kda = is_kda;
     }
-    if (c->n_layers <= c->first_dense) {
+    if (c->n_experts > 0 && c->n_layers <= c->first_dense) {
         return CSN_FAIL(j->err, CAISSON_E_ARG,
                         .what = "so few layers that none would be a mixture of experts",
                         CSN_VALUES(c->first_dense + 1, c->n_layers));
@@ -49,10 +49,14 @@ static caisson_status make(csn_synth_job *j) {
     CSN_TRY(make_config(j));
     CSN_TRY(csn_pool_new(j->o->n_threads, &j->pool, j->err));
     if (csn_convert_wants_warp(j->target)) {
+        if (!j->size->is_warp) {
+            return CSN_FAIL(j->err, CAISSON_E_UNSUPPORTED, .file = j->target,
+                            .what = "a WARP directory cannot hold this family",
+                            .got = j->o->family);
+        }
         return csn_synth_warp(j);
     }
-    return CSN_FAIL(j->err, CAISSON_E_UNSUPPORTED, .file = j->target,
-                    .what = "only WARP directories (OUT.waste) are made");
+    return csn_synth_cmf(j);
 }
 
 caisson_status csn_synth(csn_fs *fs, const char *target, const csn_synth_options *options,

@@ -6,15 +6,10 @@
 #include "base/json.h"
 #include "convert/synth_internal.h"
 
-static const char *const specials[] = {"[BOS]",        "[EOS]",         "<|im_end|>",
-                                       "<|im_user|>",  "<|im_system|>", "<|im_assistant|>",
-                                       "<|im_middle|>"};
-enum {
-    N_SPECIALS = sizeof(specials) / sizeof(specials[0]),
-    IM_END = 2,
-    N_LETTERS = 26,
-    MAX_GROUP = 8
-};
+static const char *const specials[CSN_SYNTH_SPECIALS] = {
+    "[BOS]",        "[EOS]", "<|im_end|>", "<|im_user|>", "<|im_system|>", "<|im_assistant|>",
+    "<|im_middle|>"};
+enum { N_SPECIALS = CSN_SYNTH_SPECIALS, IM_END = 2, N_LETTERS = 26, MAX_GROUP = 8 };
 
 /* Group i: the space counts as a 27th first letter. i in [0, 27 * 26^(n - 1)) of each length n, one
  * length after the other, lengths from 2 on. */
@@ -93,6 +88,10 @@ caisson_status csn_synth_text_make(uint32_t vocab_size, csn_synth_text *ret, cai
         return status;
     }
     t.eos_token_id = (int32_t)first + IM_END;
+    for (uint32_t i = 0; i < N_SPECIALS; i++) {
+        t.list[i].id = first + i;
+        t.list[i].text = csn_str_from(specials[i]);
+    }
     *ret = t;
     return CAISSON_OK;
 }

@@ -55,18 +55,17 @@ static caisson_status list_trunk(csn_synth_job *j, trunk *t) {
 
 /* ---- values ---- */
 
-static float value(csn_warp_role role, double cols, csn_random *r) {
-    float x = csn_random_f32(r);
+csn_synth_scale csn_synth_scale_of(csn_warp_role role, double cols) {
     switch (role) {
-    case CSN_WARP_WEIGHT: return x * (float)sqrt(3 / cols);
-    case CSN_WARP_HEAD: /* so that one token stands out */ return x * (float)sqrt(48 / cols);
-    case CSN_WARP_NORM: return 1 + 0.25f * x;
-    case CSN_WARP_CONV: return x;
-    case CSN_WARP_A_LOG: /* logarithms of 1 to 16 */ return 1.386f + 1.386f * x;
-    case CSN_WARP_DT_BIAS: /* softplus makes 0.001 to 0.1 of it */ return -4.6f + 2.3f * x;
-    case CSN_WARP_SCORE_BIAS: return 0.05f * x;
+    case CSN_WARP_WEIGHT: return (csn_synth_scale){0, (float)sqrt(3 / cols)};
+    case CSN_WARP_HEAD: return (csn_synth_scale){0, (float)sqrt(48 / cols)};
+    case CSN_WARP_NORM: return (csn_synth_scale){1, 0.25f};
+    case CSN_WARP_CONV: return (csn_synth_scale){0, 1};
+    case CSN_WARP_A_LOG: return (csn_synth_scale){1.386f, 1.386f}; /* logarithms of 1 to 16 */
+    case CSN_WARP_DT_BIAS: return (csn_synth_scale){-4.6f, 2.3f};  /* of which softplus is small */
+    case CSN_WARP_SCORE_BIAS: return (csn_synth_scale){0, 0.05f};
     }
-    return 0;
+    return (csn_synth_scale){0, 0};
 }
 
 typedef struct matrix {
@@ -127,9 +126,10 @@ static void fill_quantised(matrix *m) {
 static void fill_f32(matrix *m) {
     const csn_shape *s = &m->tensor->shape;
     double cols = (double)s->dim[s->n_dims - 1];
+    csn_synth_scale scale = csn_synth_scale_of(m->role, cols);
     csn_random r = csn_random_seed(m->j->o->seed, CSN_STR("values"), m->i_tensor, 0);
     for (uint64_t i = 0; i < m->nbytes / 4; i++) {
-        float x = value(m->role, cols, &r);
+        float x = scale.add + scale.times * csn_random_f32(&r);
         uint32_t bits;
         memcpy(&bits, &x, sizeof(bits));
         csn_put32(m->out + 4 * i, bits);

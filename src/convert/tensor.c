@@ -6,6 +6,8 @@
 
 #include "base/alloc.h"
 #include "base/size.h"
+#include "convert/source_synth.h"
+#include "convert/source_warp.h"
 
 enum { F8_BLOCK = 128, CHECK_GRAIN = 4096 };
 
@@ -16,6 +18,7 @@ typedef struct piece {
     float add;
     const float *scales; /* [..][n_scale_cols], of the source's rows */
     uint64_t scale_row0, n_scale_cols;
+    const csn_warp_view *warp;
     float *out;        /* the whole tensor */
     atomic_ullong bad; /* smallest index of a value that is not finite, + 1; 0 = none */
 } piece;
@@ -180,6 +183,38 @@ static caisson_status read_whole_f32(const csn_source *s, const csn_tensor *t, c
     return fail_if_bad(p, t, err);
 }
 
+static void decode_warp_rows(void *ctx, unsigned i_thread, unsigned n_threads) {
+    piece *p = ctx;
+    uint64_t r0, r1;
+    csn_share(p->n_rows, 1, i_thread, n_threads, &r0, &r1);
+    for (uint64_t r = r0; r < r1; r++) {
+        float *out = p->out + r * p->cols;
+        csn_source_warp_decode(p->warp, r, out);
+        for (uint64_t i = 0; i < p->cols; i++) {
+            if (!isfinite(out[i])) {
+                note_bad(p, r * p->cols + i);
+                break;
+            }
+        }
+    }
+}
+
+static caisson_status read_warp_f32(const csn_source *s, const csn_tensor *t, csn_pool *pool,
+                                    csn_buf *buf, const csn_tensor_watch *watch, piece *p,
+                                    caisson_error *err) {
+    csn_warp_view rows;
+    uint64_t n = 0;
+    (void)csn_shape_count(&t->shape, &n);
+    CSN_TRY(csn_source_warp_fetch(s, t, buf, err));
+    CSN_TRY(csn_source_warp_view(s, t, buf, &rows, err));
+    p->warp = &rows;
+    p->n_rows = t->shape.dim[0];
+    p->cols = n / p->n_rows;
+    csn_pool_run(pool, decode_warp_rows, p);
+    CSN_TRY(fail_if_bad(p, t, err));
+    return watch->fn(watch->ctx, t->nbytes, err);
+}
+
 caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *item,
                                    csn_pool *pool, csn_buf *buf, const csn_tensor_watch *watch,
                                    float *out, caisson_error *err) {
@@ -187,6 +222,13 @@ caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *
     float *scales = NULL;
     if (s->cmf != NULL) {
         return read_whole_f32(s, item->source, pool, buf, watch, &p, err);
+    }
+    if (s->warp != NULL) {
+        return read_warp_f32(s, item->source, pool, buf, watch, &p, err);
+    }
+    if (s->is_synth) {
+        csn_source_synth_fill(s, item, pool, out);
+        return watch->fn(watch->ctx, item->source->nbytes, err);
     }
     if (item->scale != NULL) {
         CSN_TRY(read_whole(s, item->scale, &scales, err));

@@ -371,7 +371,7 @@ static caisson_status put_banks(job *j, uint32_t i0) {
 
 /* Bytes of the source that go into our rows of a tensor. */
 static uint64_t source_bytes(const job *j, const csn_convert_item *item) {
-    return j->source->cmf != NULL
+    return j->source->cmf != NULL || j->source->warp != NULL
                ? item->source->nbytes
                : item->source->nbytes / csn_convert_source_rows(item->source) * item->shape.dim[0];
 }
@@ -415,10 +415,6 @@ static caisson_status write_all(job *j) {
 }
 
 static caisson_status run(job *j) {
-    if (!j->o->overwrite && j->fs->ops->exists(j->fs, j->target)) { /* before any work */
-        return CSN_FAIL(j->err, CAISSON_E_EXISTS, .file = j->target,
-                        .what = "target exists; say that it may be replaced");
-    }
     CSN_TRY(csn_source_open(j->fs, j->source_path, j->o->log, &j->source, j->err));
     CSN_TRY(csn_convert_plan_make(j->source, j->o->log, &j->arena, &j->items, j->err));
     CSN_TRY(csn_warp_words_from(j->source, &j->items, &j->arena, &j->words, j->err));

@@ -153,10 +153,9 @@ caisson_status csn_warp_text_write(csn_fs *fs, const csn_source *s, const char *
         CSN_TRY(write_ranks(&t, &is_done));
     }
     if (!is_done && s->tokenizer.len > 0) {
-        CSN_TRY(
-            csn_warp_writer_file(w, "caisson.tokenizer.json", csn_buf_view(&s->tokenizer), err));
-        CSN_INFO(log, "the tokenizer is no list of ranks: it is kept as caisson.tokenizer.json, "
-                      "which other engines do not read");
+        CSN_TRY(csn_warp_writer_file(w, "tokenizer.json", csn_buf_view(&s->tokenizer), err));
+        CSN_INFO(log, "the tokenizer is no list of ranks: it goes along as "
+                      "tokenizer.json, which other engines do not read");
     }
     return s->chat_template.len > 0
                ? csn_warp_writer_file(w, "chat_template.jinja", s->chat_template, err)

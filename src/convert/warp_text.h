@@ -8,7 +8,7 @@
 
 /* Of a source with a list of ranks (tokenizer.model or tiktoken.model): that list, specials.json
  * and, where its special tokens are those of a chat that we know, chat.json. Of one with a
- * tokenizer.json: the file under the name caisson.tokenizer.json, which only we read. Ranks cannot
+ * tokenizer.json: that file, which only we read. Ranks cannot
  * say what it says: the format cuts text by one pattern, that of Kimi, and other tokenizers have
  * others. The chat template goes along as chat_template.jinja. */
 caisson_status csn_warp_text_write(csn_fs *fs, const csn_source *s, const char *source_path,

@@ -15,6 +15,7 @@ import tool  # noqa: E402
 from tool import FAILED, USAGE  # noqa: E402
 
 FAMILIES = ("kimi_linear", "kimi_k3", "deepseek_v3")
+DENSE = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "qwen2_moe", "qwen3_moe")
 
 
 def files(path):
@@ -60,12 +61,42 @@ class Synth(tool.Case):
         self.assertNotEqual(one["experts-L1.bin"], other["experts-L1.bin"])
         self.assertNotEqual(one["trunk.bin"], other["trunk.bin"])
 
+    def test_every_family_makes_a_cmf_that_runs_and_chats(self):
+        for family in FAMILIES + DENSE:
+            path = self.path(family + ".cmf")
+            self.ok("synth", "--family", family, "-o", path)
+            self.assertLess(os.path.getsize(path), 10 << 20)
+            self.assertTrue(self.ok("verify", path, "--json").json[0]["valid"], family)
+            one = self.ok("run", path, "the city", "-n", 8, "--temp", 0).out
+            self.assertEqual(self.ok("run", path, "the city", "-n", 8, "--temp", 0).out, one)
+            logits = [self.ok("eval", path, "--tokens", t, "--json").json["positions"] for t in ("5,6", "7,6")]
+            self.assertNotEqual(logits[0], logits[1], family)
+            self.ok("chat", path, "-n", 4, stdin=b"hello\n")
+
+    def test_a_cmf_has_the_type_asked_for_and_the_same_bytes_whatever_the_threads(self):
+        args = ("synth", "--family", "qwen3_moe", "--seed", 3, "-q", "q4_tiled")
+        self.ok(*args, "-o", self.path("1.cmf"), "-t", 1)
+        self.ok(*args, "-o", self.path("3.cmf"), "-t", 3)
+        self.assertEqual(tool.read(self.path("1.cmf")), tool.read(self.path("3.cmf")))
+        types = {t["name"]: t["dtype"] for t in self.ok("tensor", self.path("1.cmf"), "--json").json}
+        self.assertEqual(types["model.layers.1.mlp.experts.3.up_proj.weight"], "q4_tiled")
+        r = self.fails(FAILED, *args, "-o", self.path("1.cmf"))
+        self.assertIn("exists", r.err)
+        r = self.fails(FAILED, "synth", "--family", "llama", "-o", self.path("m.waste"))
+        self.assertIn("cannot hold this family", r.err)
+
     def test_layers_can_be_chosen(self):
         w = Warp(self.make("m.waste", "deepseek_v3", "--layers", 7))
         self.assertEqual(w.config["num_hidden_layers"], 7)
         self.assertEqual(sorted(map(int, w.manifest["layers"])), [1, 2, 3, 4, 5, 6])
         r = self.fails(FAILED, "synth", "--family", "kimi_k3", "--layers", 1, "-o", self.path("x.waste"))
         self.assertIn("so few layers", r.err)
+
+    def test_a_waste_model_runs(self):
+        path = self.make()
+        out = self.ok("run", path, "the city", "-n", 8, "--temp", 0).out
+        self.assertTrue(out.strip())
+        self.ok("chat", path, "-n", 4, stdin=b"hello\n")
 
     def test_only_a_model_is_replaced(self):
         path = self.make()

@@ -13,6 +13,7 @@ import time
 import support  # first: without numpy it skips the whole program
 import numpy as np
 
+from caisson_cmf import Model
 from warp_reader import KINDS, Warp
 
 sys.path.insert(0, os.path.join(support.ROOT, "tests", "cli"))
@@ -106,6 +107,35 @@ class ToWarp(tool.Case):
         for name in ("trunk.bin", "codebooks.bin", "experts-L1.bin", "experts-L3.bin"):
             self.assertEqual(tool.read(self.path("m.waste/" + name)), tool.read(self.path("c.waste/" + name)))
 
+    def test_a_warp_directory_becomes_a_cmf_of_the_same_values_and_tokens(self):
+        for family, coding in (("kimi_linear", "vq3r"), ("kimi_k3", "vq4p"), ("deepseek_v3", "vq2r")):
+            waste, cmf = self.path(family + ".waste"), self.path(family + ".cmf")
+            self.ok("synth", "--family", family, "-q", coding, "-o", waste)
+            self.ok("convert", waste, "-q", "f32", "-o", cmf)
+            w, m = Warp(waste), Model(cmf)
+            n = 0
+            for layer in w.manifest["layers"]:
+                for e in range(w.config["num_experts"]):
+                    for kind in KINDS:
+                        name = "model.layers.%s.mlp.experts.%d.%s_proj.weight" % (layer, e, kind)
+                        self.assertTrue((m.values(name) == w.expert(int(layer), e, kind)).all(), name)
+                        n += 1
+            rest = [t["name"] for t in self.ok("tensor", cmf, "--json").json if ".experts." not in t["name"]]
+            self.assertEqual(len(rest), len(w.trunk))
+            name = w.manifest["tensor_prefix"] + "model.layers.0.mlp.up_proj.weight"
+            self.assertTrue((m.values("model.layers.0.mlp.up_proj.weight") == w.tensor(name)).all())
+            args = ("the city", "-n", 12, "--temp", 0, "--compute", "f32")
+            if coding != "vq4p":  # whose products pass through a table of int8
+                self.assertEqual(self.ok("run", waste, *args).out, self.ok("run", cmf, *args).out)
+
+    def test_a_damaged_record_is_not_converted(self):
+        self.ok("synth", "--family", "kimi_linear", "-o", self.path("m.waste"))
+        with open(self.path("m.waste/experts-L2.bin"), "r+b") as f:
+            f.seek(100)
+            f.write(b"\x55\xaa")
+        r = self.fails(FAILED, "convert", self.path("m.waste"), "-o", self.path("m.cmf"))
+        self.assertIn("experts.0", r.err)
+
     def test_trunk_bits(self):
         # a synthetic model's matrices are large enough to be quantised
         self.ok("synth", "--family", "kimi_linear", "-o", self.path("s.waste"))
@@ -147,7 +177,7 @@ class ToWarp(tool.Case):
         self.assertEqual(specials, [{"id": 80 + i, "text": t} for i, t in enumerate(added)])
         chat = json.loads(tool.read(self.path("m.waste/chat.json")))
         self.assertEqual(chat["open"], "<|im_assistant|>assistant<|im_middle|>")
-        self.assertFalse(os.path.exists(self.path("m.waste/caisson.tokenizer.json")))
+        self.assertFalse(os.path.exists(self.path("m.waste/tokenizer.json")))
 
     def test_killed_at_any_time_it_goes_on(self):
         source, out = os.path.join(GOLDEN, "kimi_linear"), self.path("m.waste")

@@ -193,12 +193,11 @@ static caisson_status write_json(const csn_warp *warp, maker *m, csn_buf *out) {
     return csn_jw_end(w);
 }
 
-static caisson_status from_ranks(csn_warp *w, const char *path, csn_buf *ret, caisson_error *err) {
-    csn_buf text = {0};
+static caisson_status make_json(const csn_warp *w, csn_str ranks, csn_buf *ret,
+                                caisson_error *err) {
     maker m = {.text = CSN_BUF_INIT(2 * CSN_RANKS_MAX_TOKEN + 1), .err = err};
     csn_buf out = CSN_BUF_INIT(CAISSON_MAX_TOKENIZER_BYTES);
-    CSN_TRY(csn_fs_read_all(w->fs, path, MAX_RANK_BYTES, &text, err));
-    caisson_status status = csn_ranks_read(csn_buf_view(&text), &m.ranks, err);
+    caisson_status status = csn_ranks_read(ranks, &m.ranks, err);
     if (status == CAISSON_OK) {
         status = check_specials(w, &m.ranks, err);
     }
@@ -207,14 +206,29 @@ static caisson_status from_ranks(csn_warp *w, const char *path, csn_buf *ret, ca
     }
     csn_ranks_free(&m.ranks);
     csn_buf_free(&m.text);
-    csn_buf_free(&text);
     if (status != CAISSON_OK) {
-        csn_error_file(err, path);
         csn_buf_free(&out);
         return status;
     }
     *ret = out;
     return CAISSON_OK;
+}
+
+caisson_status csn_warp_make_tokenizer(csn_str ranks, csn_warp_special *specials,
+                                       uint32_t n_specials, csn_buf *ret, caisson_error *err) {
+    const csn_warp w = {.specials = specials, .n_specials = n_specials};
+    return make_json(&w, ranks, ret, err);
+}
+
+static caisson_status from_ranks(csn_warp *w, const char *path, csn_buf *ret, caisson_error *err) {
+    csn_buf text = {0};
+    CSN_TRY(csn_fs_read_all(w->fs, path, MAX_RANK_BYTES, &text, err));
+    caisson_status status = make_json(w, csn_buf_view(&text), ret, err);
+    csn_buf_free(&text);
+    if (status != CAISSON_OK) {
+        csn_error_file(err, path);
+    }
+    return status;
 }
 
 static caisson_status find_tokenizer(csn_warp *w, const char **ret, bool *ret_is_json,

@@ -73,6 +73,9 @@ caisson_status csn_warp_read_tensor(csn_warp *w, uint32_t i, uint8_t *out, caiss
 /* The tokenizer.json of the directory, or one made from tokenizer.model and specials.json; empty =
  * there is none. */
 caisson_status csn_warp_read_tokenizer(csn_warp *w, csn_buf *ret, caisson_error *err);
+/* The same of the text of a rank file and special tokens. */
+caisson_status csn_warp_make_tokenizer(csn_str ranks, csn_warp_special *specials,
+                                       uint32_t n_specials, csn_buf *ret, caisson_error *err);
 
 /* Bytes of the file that it is made from; 0: there is none. */
 caisson_status csn_warp_tokenizer_nbytes(csn_warp *w, uint64_t *ret, caisson_error *err);
