@@ -24,7 +24,8 @@ enum { CSN_VQ_SPAN = 32 }; /* vector positions that share a scale of an int8 tab
 typedef void (*csn_vq_table_fn)(const csn_vq_books *b, const float *x, uint64_t cols, uint64_t v0,
                                 uint64_t v1, void *table);
 /* y[i * y_stride + r] = row r of m times vector i, i in [0, n), r in [r0, r1), r0 a multiple of 64;
- * the vector's table is at tables[i]. */
+ * the vector's table is at tables[i]. Several vectors' tables are joined first, for every 1024 rows
+ * of a call: calls with fewer rows cost more. */
 typedef void (*csn_vq_apply_fn)(const csn_vq_matrix *m, const void *const *tables, uint64_t n,
                                 float *y, uint64_t y_stride, uint64_t r0, uint64_t r1);
 

@@ -9,7 +9,8 @@
 enum {
     TABLE_GRAIN = 32,                    /* vectors of a block of an int8 table */
     UP_GRAIN = TABLE_GRAIN * CSN_VQ_DIM, /* rows: whoever has them makes their part of a table */
-    DOWN_GRAIN = 2 * CSN_VQ_BLOCK        /* rows */
+    DOWN_GRAIN = 2 * CSN_VQ_BLOCK,       /* rows */
+    SHARES = 4                           /* of a thread, where units are cheap to cut */
 };
 
 static csn_vq_books shape_of(const csn_vq_sizes *s) {
@@ -130,8 +131,20 @@ struct batch {
     const csn_vec_act *act;
     const csn_vq_job *jobs;
     uint32_t n_jobs;
+    uint64_t up_grain, down_grain; /* rows of a unit */
     _Atomic uint64_t next;
 };
+
+/* Rows of a unit. Several vectors have much in common that each unit prepares anew (kernels/vq.h):
+ * then one for each thread. */
+static uint64_t grain_of(const struct batch *b, uint64_t n_rows, uint64_t least,
+                         unsigned n_threads) {
+    uint64_t n_units = n_threads;
+    if (b->jobs[0].n == 1) {
+        n_units *= SHARES;
+    }
+    return units(units(n_rows, units(n_units, b->n_jobs)), least) * least;
+}
 
 /* Rows of gate and up, the activation, and what they give of the tables for down. */
 static void gate_up_unit(const struct batch *b, const csn_vq_job *job, uint64_t unit) {
@@ -141,7 +154,7 @@ static void gate_up_unit(const struct batch *b, const csn_vq_job *job, uint64_t 
     const void *up_tables[CSN_VQ_ROWS];
     uint64_t r0;
     uint64_t r1;
-    part(unit, UP_GRAIN, width, &r0, &r1);
+    part(unit, b->up_grain, width, &r0, &r1);
     for (uint32_t i = 0; i < job->n; i++) {
         gate_tables[i] = m->in + 2 * (uint64_t)job->rows[i] * m->in_bytes;
         up_tables[i] = m->in + (2 * (uint64_t)job->rows[i] + 1) * m->in_bytes;
@@ -162,7 +175,7 @@ static void down_unit(const struct batch *b, const csn_vq_job *job, uint64_t uni
     const void *tables[CSN_VQ_ROWS];
     uint64_t r0;
     uint64_t r1;
-    part(unit, DOWN_GRAIN, m->sizes.hidden, &r0, &r1);
+    part(unit, b->down_grain, m->sizes.hidden, &r0, &r1);
     for (uint32_t i = 0; i < job->n; i++) {
         tables[i] = m->down + (job->first + (uint64_t)i) * m->down_bytes;
     }
@@ -183,19 +196,25 @@ static void run_gate_up(void *ctx, unsigned i_thread, unsigned n_threads) {
     struct batch *b = ctx;
     (void)i_thread;
     (void)n_threads;
-    run_units(b, units(b->m->sizes.width, UP_GRAIN), gate_up_unit);
+    run_units(b, units(b->m->sizes.width, b->up_grain), gate_up_unit);
 }
 
 static void run_down(void *ctx, unsigned i_thread, unsigned n_threads) {
     struct batch *b = ctx;
     (void)i_thread;
     (void)n_threads;
-    run_units(b, units(b->m->sizes.hidden, DOWN_GRAIN), down_unit);
+    run_units(b, units(b->m->sizes.hidden, b->down_grain), down_unit);
 }
 
 void csn_block_vq_run(csn_ops *ops, csn_vq_memory *m, const csn_vec_act *act,
                       const csn_vq_job *jobs, uint32_t n_jobs) {
     struct batch b = {.m = m, .vec = ops->vec, .act = act, .jobs = jobs, .n_jobs = n_jobs};
+    if (n_jobs == 0) {
+        return;
+    }
+    const unsigned n_threads = csn_pool_n_threads(ops->pool);
+    b.up_grain = grain_of(&b, m->sizes.width, UP_GRAIN, n_threads);
+    b.down_grain = grain_of(&b, m->sizes.hidden, DOWN_GRAIN, n_threads);
     csn_pool_run(ops->pool, run_gate_up, &b);
     atomic_store_explicit(&b.next, 0, memory_order_relaxed);
     csn_pool_run(ops->pool, run_down, &b);
