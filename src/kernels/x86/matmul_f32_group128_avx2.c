@@ -68,16 +68,16 @@ CSN_INLINE float finish_row(codes_fn codes, const uint8_t *p, __m256 scale, cons
     return tree32(lane);
 }
 
-/* Rows r to r + nr - 1 times one vector. */
+/* Rows r and r + apart, or r alone, times one vector. */
 CSN_INLINE void few_rows(codes_fn codes, uint64_t bytes_of_32, const struct group128 *m, uint64_t r,
-                         int nr, const float *x, float *y) {
+                         uint64_t apart, int nr, const float *x, float *y) {
     __m256 acc[FEW_ROWS][4];
     const uint8_t *p[FEW_ROWS];
     const uint8_t *scale[FEW_ROWS];
     CSN_UNROLL
     for (int i = 0; i < nr; i++) {
-        p[i] = m->codes + (r + (uint64_t)i) * m->row_bytes;
-        scale[i] = m->scales + 2 * (r + (uint64_t)i) * m->n_scales;
+        p[i] = m->codes + (r + (uint64_t)i * apart) * m->row_bytes;
+        scale[i] = m->scales + 2 * (r + (uint64_t)i * apart) * m->n_scales;
         CSN_UNROLL
         for (int k = 0; k < 4; k++) {
             acc[i][k] = _mm256_setzero_ps();
@@ -108,7 +108,8 @@ CSN_INLINE void few_rows(codes_fn codes, uint64_t bytes_of_32, const struct grou
     CSN_UNROLL
     for (int i = 0; i < nr; i++) {
         __m256 last = rest > 0 ? scale_of(bytes_of_32, scale[i] + g / 4 * 2) : _mm256_setzero_ps();
-        y[i] = finish_row(codes, p[i] + g * bytes_of_32, last, x + 32 * g, rest, acc[i]);
+        y[r + (uint64_t)i * apart] =
+            finish_row(codes, p[i] + g * bytes_of_32, last, x + 32 * g, rest, acc[i]);
     }
 }
 
@@ -121,14 +122,16 @@ CSN_INLINE void few(codes_fn codes, uint64_t bytes_of_32, const csn_matrix *w, c
                          .n_scales = n_scales,
                          .cols = w->cols};
     m.scales = w->data + w->rows * m.row_bytes;
-    for (uint64_t r = r0; r < r1; r += FEW_ROWS) {
+    const uint64_t apart = (r1 - r0) / FEW_ROWS;
+    for (uint64_t r = r0; r < r0 + apart; r++) {
         for (uint64_t t = 0; t < n; t++) {
-            if (r + FEW_ROWS <= r1) {
-                few_rows(codes, bytes_of_32, &m, r, FEW_ROWS, x + t * x_stride,
-                         y + t * y_stride + r);
-            } else {
-                few_rows(codes, bytes_of_32, &m, r, 1, x + t * x_stride, y + t * y_stride + r);
-            }
+            few_rows(codes, bytes_of_32, &m, r, apart, FEW_ROWS, x + t * x_stride,
+                     y + t * y_stride);
+        }
+    }
+    for (uint64_t r = r0 + FEW_ROWS * apart; r < r1; r++) {
+        for (uint64_t t = 0; t < n; t++) {
+            few_rows(codes, bytes_of_32, &m, r, 0, 1, x + t * x_stride, y + t * y_stride);
         }
     }
 }

@@ -9,8 +9,7 @@
 enum {
     TABLE_GRAIN = 32,                    /* vectors of a block of an int8 table */
     UP_GRAIN = TABLE_GRAIN * CSN_VQ_DIM, /* rows: whoever has them makes their part of a table */
-    DOWN_GRAIN = 2 * CSN_VQ_BLOCK,       /* rows */
-    SHARES = 4                           /* of a thread, where units are cheap to cut */
+    DOWN_GRAIN = 2 * CSN_VQ_BLOCK        /* rows */
 };
 
 static csn_vq_books shape_of(const csn_vq_sizes *s) {
@@ -135,15 +134,11 @@ struct batch {
     _Atomic uint64_t next;
 };
 
-/* Rows of a unit. Several vectors have much in common that each unit prepares anew (kernels/vq.h):
- * then one for each thread. */
+/* Rows of a unit: one for each thread. A table is read once a unit, and what several vectors have
+ * in common is prepared once a unit (kernels/vq.h). */
 static uint64_t grain_of(const struct batch *b, uint64_t n_rows, uint64_t least,
                          unsigned n_threads) {
-    uint64_t n_units = n_threads;
-    if (b->jobs[0].n == 1) {
-        n_units *= SHARES;
-    }
-    return units(units(n_rows, units(n_units, b->n_jobs)), least) * least;
+    return units(units(n_rows, units(n_threads, b->n_jobs)), least) * least;
 }
 
 /* Rows of gate and up, the activation, and what they give of the tables for down. */
