@@ -8,9 +8,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char *const names[] = {"d/manifest.json",  "d/trunk.bin",       "d/codebooks.bin",
-                                    "d/experts-L0.bin", "d/tokenizer.model", "d/specials.json",
-                                    "d/chat.json"};
+static const char *const names[] = {"d/manifest.json",  "d/trunk.bin",           "d/codebooks.bin",
+                                    "d/experts-L0.bin", "d/tokenizer.model",     "d/specials.json",
+                                    "d/chat.json",      "d/caisson.digests.json"};
 
 static void put_files(memory_fs *fs, const uint8_t *data, size_t size) {
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && size >= 4; i++) {
@@ -50,6 +50,11 @@ static void walk_records(csn_warp *w, const csn_warp_bank *bank) {
     free(record);
 }
 
+static void ignore(void *ctx, const caisson_error *fault) {
+    (void)ctx;
+    (void)fault;
+}
+
 static void walk(csn_warp *w) {
     caisson_error err;
     csn_buf json = {0};
@@ -70,6 +75,10 @@ static void walk(csn_warp *w) {
         csn_tokenizer_free(t);
     }
     csn_buf_free(&json);
+    (void)csn_warp_verify(w, NULL, NULL, ignore, ignore, NULL, &err);
+    if (csn_warp_use_digests(w, &err) == CAISSON_OK && w->digests != NULL) {
+        (void)csn_warp_verify(w, NULL, NULL, ignore, ignore, NULL, &err);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -129,9 +129,20 @@ caisson_status csn_store_new_warp(csn_warp *warp, const csn_store_options *optio
                                   caisson_error *err) {
     csn_store known = {
         .warp = warp, .arch = &warp->arch, .dir = &warp->dir, .path = warp->path, .n_files = 1};
-    (void)options;
-    CSN_TRY(make(&known, ret, err));
-    (*ret)->maps[0] = (mapping){.file = warp->trunk};
+    csn_store *s;
+    if (options->verify) {
+        CSN_TRY(csn_warp_use_digests(warp, err));
+    }
+    CSN_TRY(make(&known, &s, err));
+    s->maps[0] = (mapping){.file = warp->trunk};
+    caisson_status status =
+        warp->digests != NULL ? CSN_NEW(s->dir->n, &s->is_checked, err) : CAISSON_OK;
+    if (status != CAISSON_OK) {
+        s->warp = NULL; /* stays the caller's */
+        csn_store_free(s);
+        return status;
+    }
+    *ret = s;
     return CAISSON_OK;
 }
 
@@ -236,7 +247,8 @@ static caisson_status check_tensor(csn_store *s, const csn_tensor *t, const uint
     if (s->is_checked == NULL || atomic_load_explicit(&s->is_checked[i], memory_order_relaxed)) {
         return CAISSON_OK;
     }
-    caisson_status status = csn_cmf_check_tensor(s->cmf, i, bytes, err);
+    caisson_status status = s->warp != NULL ? csn_warp_check_tensor(s->warp, i, bytes, err)
+                                            : csn_cmf_check_tensor(s->cmf, i, bytes, err);
     CSN_TRY(check_lost(s, err)); /* what was hashed were zeros */
     if (status == CAISSON_OK) {
         atomic_store_explicit(&s->is_checked[i], true, memory_order_relaxed);

@@ -118,6 +118,19 @@ class Verify(tool.Case):
         self.assertTrue(os.path.exists(os.path.join(out, "caisson.digests.json")))
         self.assertNotIn("Note", self.ok("verify", out).out)
 
+    def test_open_with_verify(self):
+        eval_it = ("eval", self.waste, "--tokens", "3,7,11", "--verify")
+        self.ok("verify", "--write-digests", self.waste)
+        self.ok(*eval_it)
+        for name, places, said in (("trunk.bin", [40000], "model.layers.0."),
+                                   ("codebooks.bin", [30], "codebooks.bin"),
+                                   ("experts-L1.bin", range(60, 98304, 12288), "experts-L1.bin")):
+            for at in places:
+                self.flip(name, at)
+            self.assertIn(said, self.fails(tool.FAILED, *eval_it).err)
+            for at in places:
+                self.flip(name, at)
+
     def test_damage_is_not_sealed(self):
         self.flip("experts-L1.bin", 100)
         self.fails(tool.FAILED, "verify", "--write-digests", self.waste)

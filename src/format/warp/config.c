@@ -4,25 +4,9 @@
  * Some flags are true by their presence, whatever their value: that is how the existing engine
  * reads them, and how its converter writes them. What the engine passes over although it changes
  * the result (another activation, another router) is refused here. */
-#include "format/warp/warp_internal.h"
+#include "format/warp/config_internal.h"
 
-#include <math.h>
-
-#include "base/json_fields.h"
-
-struct raw { /* 0 where a key is absent or null */
-    uint32_t n_layers, hidden, vocab, n_heads;
-    uint32_t n_experts, top_k, n_shared, expert_width, ffn_width, first_moe_layer;
-    uint32_t kv_lora, q_lora, qk_nope, qk_rope, v_head;
-    uint32_t latent, attn_res_block, n_group, topk_group;
-    uint32_t max_position_embeddings, model_max_length;
-    double routed_scaling, eps, rope_theta, situ_beta, situ_linear_beta;
-    bool mla_use_nope;
-    csn_str hidden_act, scoring_func, router_func;
-    const csn_jval *rope_scaling, *kda;
-};
-
-#define F(member, key, type) CSN_JFIELD(struct raw, member, key, type, CSN_JF_NULLABLE)
+#define F(member, key, type) CSN_JFIELD(struct csn_warp_raw, member, key, type, CSN_JF_NULLABLE)
 static const csn_jfield raw_fields[] = {
     F(n_layers, "num_hidden_layers", CSN_JT_U32),
     F(hidden, "hidden_size", CSN_JT_U32),
@@ -50,7 +34,8 @@ static const csn_jfield raw_fields[] = {
     F(rope_theta, "rope_theta", CSN_JT_F64),
     F(situ_beta, "activation_situ_beta", CSN_JT_F64),
     F(situ_linear_beta, "activation_situ_linear_beta", CSN_JT_F64),
-    CSN_JFIELD(struct raw, mla_use_nope, "mla_use_nope", CSN_JT_BOOL, 0), /* null is refused */
+    CSN_JFIELD(struct csn_warp_raw, mla_use_nope, "mla_use_nope", CSN_JT_BOOL,
+               0), /* null is refused */
     F(hidden_act, "hidden_act", CSN_JT_STR),
     F(scoring_func, "scoring_func", CSN_JT_STR),
     F(router_func, "moe_router_activation_func", CSN_JT_STR),
@@ -59,47 +44,7 @@ static const csn_jfield raw_fields[] = {
 };
 #undef F
 
-struct kda {
-    uint32_t n_heads, head_dim, conv;
-    double lower_bound;
-    const csn_jval *layers;
-};
-#define F(member, key, type) CSN_JFIELD(struct kda, member, key, type, CSN_JF_NULLABLE)
-static const csn_jfield kda_fields[] = {
-    F(n_heads, "num_heads", CSN_JT_U32),           F(head_dim, "head_dim", CSN_JT_U32),
-    F(conv, "short_conv_kernel_size", CSN_JT_U32), F(lower_bound, "gate_lower_bound", CSN_JT_F64),
-    F(layers, "kda_layers", CSN_JT_ARRAY),
-};
-#undef F
-
-struct yarn {
-    csn_str type, rope_type;
-    double factor, mscale, mscale_all_dim, beta_fast, beta_slow;
-    uint32_t original;
-};
-#define F(member, key, type) CSN_JFIELD(struct yarn, member, key, type, CSN_JF_NULLABLE)
-static const csn_jfield yarn_fields[] = {
-    F(type, "type", CSN_JT_STR),
-    F(rope_type, "rope_type", CSN_JT_STR),
-    F(factor, "factor", CSN_JT_F64),
-    F(mscale, "mscale", CSN_JT_F64),
-    F(mscale_all_dim, "mscale_all_dim", CSN_JT_F64),
-    F(beta_fast, "beta_fast", CSN_JT_F64),
-    F(beta_slow, "beta_slow", CSN_JT_F64),
-    F(original, "original_max_position_embeddings", CSN_JT_U32),
-};
-#undef F
-
-static bool is_present(const csn_jval *object, const char *key) { /* null and false count */
-    return csn_jval_get(object, key) != NULL;
-}
-
-static caisson_status refuse(caisson_error *err, caisson_status code, const char *key,
-                             const char *what, csn_str want, csn_str got) {
-    return CSN_FAIL(err, code, .tensor = csn_str_from(key), .what = what, CSN_TEXTS(want, got));
-}
-
-static caisson_status check_ranges(const struct raw *r, caisson_error *err) {
+static caisson_status check_ranges(const struct csn_warp_raw *r, caisson_error *err) {
     uint32_t max_top_k = r->n_experts < 64 ? r->n_experts : 64;
     bool is_moe = r->n_experts > 0;
     const struct {
@@ -133,37 +78,37 @@ static caisson_status check_ranges(const struct raw *r, caisson_error *err) {
         }
     }
     if (!(r->eps > 0 && r->eps < 1)) {
-        return refuse(err, CAISSON_E_PARSE, "rms_norm_eps", "out of range",
-                      CSN_STR("above 0, below 1"), (csn_str){0});
+        return csn_warp_refuse(err, CAISSON_E_PARSE, "rms_norm_eps", "out of range",
+                               CSN_STR("above 0, below 1"), (csn_str){0});
     }
     if (!(r->rope_theta > 0)) {
-        return refuse(err, CAISSON_E_PARSE, "rope_theta", "out of range", CSN_STR("above 0"),
-                      (csn_str){0});
+        return csn_warp_refuse(err, CAISSON_E_PARSE, "rope_theta", "out of range",
+                               CSN_STR("above 0"), (csn_str){0});
     }
     return CAISSON_OK;
 }
 
 /* The existing engine takes anything else for SiLU. */
-static caisson_status read_act(const struct raw *r, csn_arch *a, caisson_error *err) {
+static caisson_status read_act(const struct csn_warp_raw *r, csn_arch *a, caisson_error *err) {
     if (csn_str_is(r->hidden_act, "situ")) {
         a->hidden_act = CSN_ACT_SITU;
         a->has_situ_beta = a->has_situ_linear_beta = true;
         a->activation_situ_beta = r->situ_beta;
         a->activation_situ_linear_beta = r->situ_linear_beta;
         if (!(r->situ_beta > 0)) { /* a divisor */
-            return refuse(err, CAISSON_E_PARSE, "activation_situ_beta", "out of range",
-                          CSN_STR("above 0"), (csn_str){0});
+            return csn_warp_refuse(err, CAISSON_E_PARSE, "activation_situ_beta", "out of range",
+                                   CSN_STR("above 0"), (csn_str){0});
         }
     } else if (r->hidden_act.len > 0 && !csn_str_is(r->hidden_act, "silu")) {
-        return refuse(err, CAISSON_E_UNSUPPORTED, "hidden_act", "unknown activation",
-                      CSN_STR("silu or situ"), r->hidden_act);
+        return csn_warp_refuse(err, CAISSON_E_UNSUPPORTED, "hidden_act", "unknown activation",
+                               CSN_STR("silu or situ"), r->hidden_act);
     }
     return CAISSON_OK;
 }
 
 /* DeepSeek's choice among groups of experts is part of the model, although the existing engine does
  * without. */
-static caisson_status read_groups(const struct raw *r, const csn_log *log, csn_arch *a,
+static caisson_status read_groups(const struct csn_warp_raw *r, const csn_log *log, csn_arch *a,
                                   caisson_error *err) {
     if (r->n_group <= 1) {
         return CAISSON_OK;
@@ -183,12 +128,12 @@ static caisson_status read_groups(const struct raw *r, const csn_log *log, csn_a
     return CAISSON_OK;
 }
 
-static caisson_status read_moe(const csn_jval *config, const struct raw *r, const csn_log *log,
-                               csn_arch *a, caisson_error *err) {
+static caisson_status read_moe(const csn_jval *config, const struct csn_warp_raw *r,
+                               const csn_log *log, csn_arch *a, caisson_error *err) {
     const csn_str scoring[] = {r->scoring_func, r->router_func};
     for (size_t i = 0; i < 2; i++) { /* the existing engine scores with the sigmoid, always */
         if (scoring[i].len > 0 && !csn_str_is(scoring[i], "sigmoid")) {
-            return refuse(
+            return csn_warp_refuse(
                 err, CAISSON_E_UNSUPPORTED, i == 0 ? "scoring_func" : "moe_router_activation_func",
                 "routers score by the sigmoid in this format", CSN_STR("sigmoid"), scoring[i]);
         }
@@ -198,117 +143,15 @@ static caisson_status read_moe(const csn_jval *config, const struct raw *r, cons
     a->moe.top_k = r->top_k;
     a->moe.moe_intermediate_size = r->expert_width;
     /* of one expert the sum is its own weight: it keeps its score */
-    a->moe.norm_topk_prob = is_present(config, "moe_renormalize") && r->top_k > 1;
+    a->moe.norm_topk_prob = csn_warp_has_flag(config, "moe_renormalize") && r->top_k > 1;
     a->moe.router_sigmoid = true;
     a->moe.has_scaling = true;
     a->moe.routed_scaling_factor = r->routed_scaling;
     a->moe.has_shared = true;
     a->moe.shared_expert_intermediate_size = r->expert_width * (r->n_shared > 0 ? r->n_shared : 1);
     a->moe.routed_expert_hidden_size = r->latent;
-    a->moe.has_latent_norm = r->latent > 0 && is_present(config, "latent_moe_use_norm");
+    a->moe.has_latent_norm = r->latent > 0 && csn_warp_has_flag(config, "latent_moe_use_norm");
     return read_groups(r, log, a, err);
-}
-
-static caisson_status read_kda(const struct raw *r, csn_arena *arena, csn_arch *a,
-                               caisson_error *err) {
-    struct kda k = {.conv = 4};
-    a->n_layer_types = r->n_layers;
-    CSN_TRY(CSN_ARENA_NEW(arena, r->n_layers, &a->layer_types, err)); /* full attention */
-    if (r->kda != NULL) {
-        CSN_TRY(csn_jfields_read(r->kda, kda_fields, CSN_N_FIELDS(kda_fields), "linear_attn_config",
-                                 &k, NULL, err));
-    }
-    for (csn_jiter it = csn_jval_iter(k.layers); csn_jiter_next(&it);) { /* counted from 1 */
-        uint64_t layer = 0;
-        if (!csn_jval_u64(it.value, &layer) || layer < 1 || layer > r->n_layers ||
-            a->layer_types[layer - 1] == CSN_LAYER_KDA) {
-            return CSN_FAIL(err, CAISSON_E_PARSE,
-                            .tensor = CSN_STR("linear_attn_config.kda_layers"),
-                            .what = "not the number of a layer (from 1 on), or given twice",
-                            CSN_VALUES(r->n_layers, layer));
-        }
-        a->layer_types[layer - 1] = CSN_LAYER_KDA;
-    }
-    if (csn_jval_len(k.layers) == 0) {
-        return CAISSON_OK;
-    }
-    if (k.n_heads == 0 || k.n_heads > 1 << 16 || k.head_dim == 0 || k.head_dim > 1 << 16 ||
-        k.conv == 0 || k.conv > 64) {
-        return refuse(err, CAISSON_E_PARSE, "linear_attn_config", "heads or kernel out of range",
-                      CSN_STR("num_heads, head_dim above 0, kernel 1 to 64"), (csn_str){0});
-    }
-    a->linear_conv_kernel_dim = k.conv;
-    a->linear_n_key_heads = a->linear_n_value_heads = k.n_heads;
-    a->linear_key_head_dim = a->linear_value_head_dim = k.head_dim;
-    a->has_kda_gate_lower_bound = k.lower_bound < 0;
-    a->kda_gate_lower_bound = a->has_kda_gate_lower_bound ? k.lower_bound : 0;
-    return CAISSON_OK;
-}
-
-/* No factor above 1 is no scaling at all, whatever the other keys say. */
-static caisson_status read_rope(const struct raw *r, csn_arch *a, caisson_error *err) {
-    struct yarn y = {.factor = 1, .mscale = 1, .beta_fast = 32, .beta_slow = 1, .original = 4096};
-    if (r->mla_use_nope || r->rope_scaling == NULL) {
-        return CAISSON_OK;
-    }
-    CSN_TRY(csn_jfields_read(r->rope_scaling, yarn_fields, CSN_N_FIELDS(yarn_fields),
-                             "rope_scaling", &y, NULL, err));
-    csn_str type = y.type.len > 0 ? y.type : y.rope_type;
-    if (y.factor <= 1) {
-        return CAISSON_OK;
-    }
-    if (!csn_str_is(type, "yarn")) {
-        return refuse(err, CAISSON_E_UNSUPPORTED, "rope_scaling.type",
-                      "this kind of rope scaling is not known here", CSN_STR("yarn"), type);
-    }
-    if (y.mscale != y.mscale_all_dim) {
-        return refuse(err, CAISSON_E_UNSUPPORTED, "rope_scaling.mscale",
-                      "differs from mscale_all_dim", CSN_STR("the same"), (csn_str){0});
-    }
-    if (y.original == 0 || !(y.beta_fast > 0) || !(y.beta_slow > 0)) {
-        return refuse(err, CAISSON_E_PARSE, "rope_scaling", "lengths or betas out of range",
-                      CSN_STR("above 0"), (csn_str){0});
-    }
-    a->yarn.present = true;
-    a->yarn.factor = (float)y.factor;
-    a->yarn.beta_fast = (float)y.beta_fast;
-    a->yarn.beta_slow = (float)y.beta_slow;
-    a->yarn.attention_factor = 1.0f; /* mscale over mscale_all_dim */
-    a->yarn.has_mscale_all_dim = y.mscale_all_dim != 0;
-    a->yarn.mscale_all_dim = (float)y.mscale_all_dim;
-    a->yarn.original_max_position_embeddings = y.original;
-    return CAISSON_OK;
-}
-
-static caisson_status read_mla(const struct raw *r, csn_arch *a, caisson_error *err) {
-    a->n_heads = a->n_kv_heads = r->n_heads;
-    a->head_dim = r->qk_nope + r->qk_rope > 0 ? r->qk_nope + r->qk_rope : a->linear_key_head_dim;
-    bool has_mla = false;
-    for (uint32_t i = 0; i < a->n_layer_types; i++) {
-        has_mla |= a->layer_types[i] != CSN_LAYER_KDA;
-    }
-    if (!has_mla) {
-        return CAISSON_OK;
-    }
-    if (r->kv_lora == 0 || r->v_head == 0 || r->qk_nope == 0) {
-        return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = CSN_STR("kv_lora_rank"),
-                        .what = "a layer has latent attention, but its geometry is missing",
-                        .want = CSN_STR("kv_lora_rank, v_head_dim, qk_nope_head_dim above 0"));
-    }
-    if (!r->mla_use_nope && r->qk_rope % 2 != 0) {
-        return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = CSN_STR("qk_rope_head_dim"),
-                        .what = "odd, but pairs of it are rotated",
-                        CSN_VALUES(r->qk_rope + 1, r->qk_rope));
-    }
-    a->mla.present = true;
-    a->mla.kv_lora_rank = r->kv_lora;
-    a->mla.q_lora_rank = r->q_lora;
-    a->mla.qk_nope_head_dim = r->qk_nope;
-    a->mla.qk_rope_head_dim = r->qk_rope;
-    a->mla.v_head_dim = r->v_head;
-    a->mla.nope = r->mla_use_nope;
-    a->mla.rope_interleave = true;
-    return CAISSON_OK;
 }
 
 /* The name of the whole release, where the text's config is only a part of it, wins. */
@@ -363,7 +206,7 @@ static int32_t read_bos(const csn_warp *w, const csn_jval *v) {
     return csn_jval_u64(v, &id) && id < w->arch.vocab_size ? (int32_t)id : -1;
 }
 
-static uint32_t context_length(const struct raw *r, const csn_arch *a) {
+static uint32_t context_length(const struct csn_warp_raw *r, const csn_arch *a) {
     uint32_t n = r->max_position_embeddings > 0 ? r->max_position_embeddings : r->model_max_length;
     if (n == 0 && a->yarn.present) {
         double scaled = (double)a->yarn.factor * a->yarn.original_max_position_embeddings;
@@ -377,8 +220,8 @@ static caisson_status read_prefix(csn_warp *w, const csn_jval *root, bool is_nes
     const csn_jval *v = csn_jval_get(root, "tensor_prefix");
     csn_str prefix = {0};
     if (v != NULL && !csn_jval_str(v, &prefix)) {
-        return refuse(err, CAISSON_E_PARSE, "tensor_prefix", "not a string", CSN_STR("a string"),
-                      (csn_str){0});
+        return csn_warp_refuse(err, CAISSON_E_PARSE, "tensor_prefix", "not a string",
+                               CSN_STR("a string"), (csn_str){0});
     }
     if (prefix.len > CSN_WARP_MAX_PREFIX) {
         return CSN_FAIL(err, CAISSON_E_LIMIT, .tensor = CSN_STR("tensor_prefix"),
@@ -396,7 +239,7 @@ static caisson_status read_all(csn_warp *w, const csn_log *log, csn_warp_config 
     const csn_jval *inner = csn_jval_get(outer, "text_config");
     const csn_jval *config = inner != NULL ? inner : outer;
     CSN_TRY(read_prefix(w, root, inner != NULL, err));
-    struct raw r = {.routed_scaling = 1, .eps = 1e-5, .rope_theta = 10000, .situ_beta = 1};
+    struct csn_warp_raw r = {.routed_scaling = 1, .eps = 1e-5, .rope_theta = 10000, .situ_beta = 1};
     CSN_TRY(csn_jfields_read(config, raw_fields, CSN_N_FIELDS(raw_fields), "", &r, NULL, err));
     CSN_TRY(check_ranges(&r, err));
     csn_arch *a = &w->arch;
@@ -410,9 +253,8 @@ static caisson_status read_all(csn_warp *w, const csn_log *log, csn_warp_config 
     a->attn_res_block_size = r.attn_res_block;
     CSN_TRY(read_arch_name(w, outer, config, err));
     CSN_TRY(read_act(&r, a, err));
-    CSN_TRY(read_kda(&r, &w->arena, a, err));
-    CSN_TRY(read_mla(&r, a, err));
-    CSN_TRY(read_rope(&r, a, err));
+    CSN_TRY(csn_warp_read_kda(&r, &w->arena, a, err));
+    CSN_TRY(csn_warp_read_mla(&r, a, err));
     CSN_TRY(read_eos(w, csn_jval_get(config, "eos_token_id"), err));
     w->chat.bos_token_id = read_bos(w, csn_jval_get(config, "bos_token_id"));
     a->max_position_embeddings = context_length(&r, a);
@@ -424,8 +266,8 @@ static caisson_status read_all(csn_warp *w, const csn_log *log, csn_warp_config 
     *ret = (csn_warp_config){
         .first_moe_layer = r.first_moe_layer,
         .n_experts = r.n_experts,
-        .has_output_gate = is_present(config, "mla_use_output_gate"),
-        .has_full_rank_gate = is_present(r.kda, "use_full_rank_gate"),
+        .has_output_gate = csn_warp_has_flag(config, "mla_use_output_gate"),
+        .has_full_rank_gate = csn_warp_has_flag(r.kda, "use_full_rank_gate"),
     };
     return CAISSON_OK;
 }

@@ -75,6 +75,21 @@ caisson_status csn_warp_digest(const csn_warp_source *s, uint8_t *buffer,
     return status;
 }
 
+caisson_status csn_warp_compare_digest(const csn_warp_source *s, const char *section,
+                                       csn_str tensor, const uint8_t want[CSN_DIGEST_BYTES],
+                                       const uint8_t got[CSN_DIGEST_BYTES], caisson_error *err) {
+    char texts[2][2 * CSN_DIGEST_BYTES + 1];
+    if (memcmp(got, want, CSN_DIGEST_BYTES) == 0) {
+        return CAISSON_OK;
+    }
+    csn_hex_encode(want, CSN_DIGEST_BYTES, texts[0]);
+    csn_hex_encode(got, CSN_DIGEST_BYTES, texts[1]);
+    return CSN_FAIL(err, CAISSON_E_HASH, .file = s->file->path, .section = section,
+                    .tensor = tensor, CSN_RANGE(s->offset[0], s->nbytes[0]),
+                    .what = "bytes do not have the stored digest",
+                    CSN_TEXTS(csn_str_from(texts[0]), csn_str_from(texts[1])));
+}
+
 /* ---- writing ---- */
 
 typedef struct maker {
@@ -256,4 +271,56 @@ void csn_warp_digests_free(csn_warp_digests *d) {
     csn_free(d->has_tensor);
     csn_free(d->tensors);
     *d = (csn_warp_digests){0};
+}
+
+/* ---- while a model is open ---- */
+
+static caisson_status check_files(csn_warp *w, uint8_t *buffer, caisson_error *err) {
+    for (int i = 0; i < CSN_WARP_N_DIGEST_FILES; i++) {
+        csn_warp_source s;
+        uint8_t got[CSN_DIGEST_BYTES];
+        if (!w->digests->has_file[i]) {
+            continue;
+        }
+        CSN_TRY(csn_warp_digest_source_file(w, csn_warp_digest_files[i], &s, err));
+        caisson_status status = csn_warp_digest(&s, buffer, got, err);
+        if (status == CAISSON_OK) {
+            status =
+                csn_warp_compare_digest(&s, "files", (csn_str){0}, w->digests->files[i], got, err);
+        }
+        csn_file_close(s.file);
+        CSN_TRY(status);
+    }
+    return CAISSON_OK;
+}
+
+caisson_status csn_warp_use_digests(csn_warp *w, caisson_error *err) {
+    csn_warp_digests d;
+    uint8_t *buffer;
+    if (w->digests != NULL) {
+        return CAISSON_OK;
+    }
+    CSN_TRY(csn_warp_read_digests(w, &d, err));
+    if (!d.present) {
+        return CAISSON_OK;
+    }
+    caisson_status status = CSN_NEW(1, &w->digests, err);
+    if (status != CAISSON_OK) {
+        csn_warp_digests_free(&d);
+        return status;
+    }
+    *w->digests = d; /* from here on csn_warp_close frees it */
+    CSN_TRY(csn_alloc_aligned(CSN_DIGEST_PIECE, (void **)&buffer, err));
+    status = check_files(w, buffer, err);
+    csn_free_aligned(buffer);
+    return status;
+}
+
+caisson_status csn_warp_check_tensor(const csn_warp *w, uint32_t i, const void *bytes,
+                                     caisson_error *err) {
+    uint8_t got[CSN_DIGEST_BYTES];
+    csn_warp_source s = csn_warp_digest_source_tensor(w, i);
+    csn_digest(bytes, (size_t)w->dir.tensors[i].nbytes, got);
+    return csn_warp_compare_digest(&s, "trunk", w->dir.tensors[i].name,
+                                   w->digests->tensors + (size_t)i * CSN_DIGEST_BYTES, got, err);
 }

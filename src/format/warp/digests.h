@@ -33,5 +33,9 @@ csn_warp_source csn_warp_digest_source_tensor(const csn_warp *w, uint32_t i);
 /* buffer [CSN_DIGEST_PIECE]; any thread. */
 caisson_status csn_warp_digest(const csn_warp_source *s, uint8_t *buffer,
                                uint8_t ret[CSN_DIGEST_BYTES], caisson_error *err);
+/* CAISSON_E_HASH, told of the source's first range, when the two differ. */
+caisson_status csn_warp_compare_digest(const csn_warp_source *s, const char *section,
+                                       csn_str tensor, const uint8_t want[CSN_DIGEST_BYTES],
+                                       const uint8_t got[CSN_DIGEST_BYTES], caisson_error *err);
 
 #endif

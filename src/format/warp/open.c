@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening a .waste directory: manifest, then trunk, then codebooks and banks. */
-#include "format/warp/warp_internal.h"
+#include "format/warp/digests.h"
 
 #include "base/alloc.h"
 #include "caisson/limits.h"
@@ -133,6 +133,10 @@ void csn_warp_close(csn_warp *w) {
         csn_file_close(w->banks[i].file);
     }
     csn_file_close(w->trunk);
+    if (w->digests != NULL) {
+        csn_warp_digests_free(w->digests);
+        csn_free(w->digests);
+    }
     csn_json_free(w->manifest);
     csn_arena_done(&w->arena);
     csn_free(w);

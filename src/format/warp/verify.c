@@ -6,7 +6,6 @@
 #include <stdatomic.h>
 
 #include "base/alloc.h"
-#include "base/hex.h"
 #include "format/warp/digests.h"
 
 enum { ODD_FLAGS = 1, ODD_PADDING = 2 };
@@ -62,22 +61,13 @@ static void keep_fault(struct job *j, uint64_t item, const caisson_error *fault)
 static caisson_status check_digest(const csn_warp_source *s, csn_str tensor, const char *section,
                                    const uint8_t *want, uint8_t *buffer, caisson_error *err) {
     uint8_t got[CSN_DIGEST_BYTES];
-    char texts[2][2 * CSN_DIGEST_BYTES + 1];
     caisson_status status = csn_warp_digest(s, buffer, got, err);
     if (status != CAISSON_OK) {
         csn_error_section(err, section);
         csn_error_tensor(err, tensor);
         return status;
     }
-    if (memcmp(got, want, CSN_DIGEST_BYTES) == 0) {
-        return CAISSON_OK;
-    }
-    csn_hex_encode(want, CSN_DIGEST_BYTES, texts[0]);
-    csn_hex_encode(got, CSN_DIGEST_BYTES, texts[1]);
-    return CSN_FAIL(err, CAISSON_E_HASH, .file = s->file->path, .section = section,
-                    .tensor = tensor, CSN_RANGE(s->offset[0], s->nbytes[0]),
-                    .what = "bytes do not have the stored digest",
-                    CSN_TEXTS(csn_str_from(texts[0]), csn_str_from(texts[1])));
+    return csn_warp_compare_digest(s, section, tensor, want, got, err);
 }
 
 /* What means nothing and is written as zero by everybody. */

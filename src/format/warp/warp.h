@@ -56,6 +56,7 @@ typedef struct csn_warp {
     csn_chat_bundle chat;                              /* made from chat.json and specials.json */
     csn_warp_special *specials;                        /* [n_specials] */
     uint32_t n_specials;
+    struct csn_warp_digests *digests; /* NULL: csn_warp_use_digests found none, or was not called */
     csn_json *manifest;
     csn_arena arena;
 } csn_warp;
@@ -110,6 +111,13 @@ typedef void (*csn_warp_fault_fn)(void *ctx, const caisson_error *fault);
 caisson_status csn_warp_verify(csn_warp *w, csn_pool *pool, const csn_progress *progress,
                                csn_warp_fault_fn fault, csn_warp_fault_fn note, void *ctx,
                                caisson_error *err);
+/* Reads the digests, if there are any (w->digests), and compares those of the files, which are
+ * read: CAISSON_E_HASH. */
+caisson_status csn_warp_use_digests(csn_warp *w, caisson_error *err);
+/* Tensor i of dir against its digest, its payload being in memory as csn_warp_read_tensor lays it
+ * out; w->digests is there. CAISSON_E_HASH. Any thread. */
+caisson_status csn_warp_check_tensor(const csn_warp *w, uint32_t i, const void *bytes,
+                                     caisson_error *err);
 /* Writes the digests of what lies in the directory, in place of older ones. */
 caisson_status csn_warp_write_digests(csn_warp *w, const csn_progress *progress,
                                       caisson_error *err);

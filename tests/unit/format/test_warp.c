@@ -633,6 +633,11 @@ static void damaged_files_are_refused(void **state) {
     begin(&f, "vq3r-base.waste");
     warp_node(&f.fs, "manifest.json")->len /= 2;
     refused(&f, CAISSON_E_PARSE, "");
+    begin(&f, "vq3r-base.waste"); /* nesting without end */
+    memset(warp_node(&f.fs, "manifest.json")->bytes, '[', warp_node(&f.fs, "manifest.json")->len);
+    ASSERT_STATUS(open_it(&f), CAISSON_E_LIMIT);
+    f.w = NULL;
+    end(&f);
 }
 
 static void damaged_codebooks_are_refused(void **state) {
