@@ -59,7 +59,7 @@ static caisson_status lay_out(const csn_plan *plan, const csn_kv *kv, uint64_t *
     uint64_t total = 0;
     uint32_t n_visits = csn_plan_n_visits(plan);
     for (uint32_t i = 0; i < n_visits; i++) {
-        uint64_t layer;
+        uint64_t layer = 0;
         if (visit_offset != NULL) {
             visit_offset[i] = total;
         }
