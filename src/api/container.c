@@ -44,7 +44,8 @@ caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o,
                           : csn_memplan_choose(&plan, csn_memory_limit_get().bytes);
     CSN_TRY(csn_memplan_split(&plan, budget, &share, err));
     *ret_max_ubatch = share.n_ubatch;
-    csn_expert_options eo = {.cache_bytes = share.cache_bytes, .io = io[o->io]};
+    csn_expert_options eo = {
+        .cache_bytes = share.cache_bytes, .least_bytes = plan.min_cache_bytes, .io = io[o->io]};
     return stream != NULL ? csn_stream_start(stream, &eo, err) : CAISSON_OK;
 }
 
@@ -89,7 +90,7 @@ caisson_status caisson_model_expert_stats(const caisson_model *model, uint32_t i
                                           caisson_expert_stats *ret, caisson_error *err) {
     CSN_API_ERR(err);
     CSN_API_NEED(model != NULL && ret != NULL, err, "model and ret must not be NULL");
-    const csn_stream *stream = model->store != NULL ? csn_store_stream(model->store) : NULL;
+    csn_stream *stream = model->store != NULL ? csn_store_stream(model->store) : NULL;
     caisson_expert_stats out = {0};
     if (stream != NULL) {
         csn_experts *e = csn_stream_experts(stream);

@@ -346,7 +346,11 @@ caisson_status csn_session_eval(csn_session *s, const int32_t *ids, uint32_t n, 
                         .ctx = ctx,
                         .progress = progress};
     s->n_rows = 0;
-    CSN_TRY(csn_store_guarded(csn_model_store(s->model), run, &r, err));
+    csn_store *store = csn_model_store(s->model);
+    CSN_TRY(csn_store_guarded(store, run, &r, err));
+    if (csn_store_stream(store) != NULL) {
+        csn_stream_watch(csn_store_stream(store));
+    }
     if (s->ids != NULL) {
         memcpy(s->ids + s->n_past, ids, n * sizeof(*ids));
     }

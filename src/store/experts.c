@@ -15,7 +15,8 @@
 enum {
     STALL_MS = 30000,
     TICK_MS = 20, /* how soon a waiting caller notices that it was cancelled */
-    WINDOW_BYTES = 32 << 20
+    WINDOW_BYTES = 32 << 20,
+    GUESS_MEMORY = 64
 };
 
 /* ---- made and freed ---- */
@@ -42,6 +43,8 @@ static caisson_status fill(csn_experts *e, const csn_expert_options *options, ca
         largest = e->map.n_experts[l] > largest ? e->map.n_experts[l] : largest;
     }
     CSN_TRY(csn_expert_cache_init(&e->map, options->cache_bytes, &e->cache, err));
+    uint64_t n_least = options->least_bytes / e->cache.slot_bytes;
+    e->cache.n_least = n_least < e->cache.n_slots ? (uint32_t)n_least : e->cache.n_slots;
     CSN_TRY(CSN_NEW(e->map.n_files, &e->files, err));
     CSN_TRY(CSN_NEW((size_t)e->map.n_layers + 1, &e->layers, err));
     CSN_TRY(CSN_NEW(largest, &e->list.entries, err));
@@ -55,6 +58,7 @@ caisson_status csn_experts_new(const csn_expert_map *map, const csn_expert_optio
     csn_experts *e;
     CSN_TRY(CSN_NEW(1, &e, err));
     e->map = *map;
+    e->guess_rate = 1.0f;
     e->stall_ms = options->stall_ms != 0 ? options->stall_ms : STALL_MS;
     init_sync(e);
     caisson_status status = fill(e, options, err);
@@ -93,11 +97,17 @@ static void count_asked(csn_experts *e, uint32_t i_layer, uint64_t hits, uint64_
     }
 }
 
+/* One guess of the past GUESS_MEMORY or so was right, or was not. */
+static void learn_guess(csn_experts *e, bool is_right) {
+    e->guess_rate += ((is_right ? 1.0f : 0.0f) - e->guess_rate) / GUESS_MEMORY;
+}
+
 /* The list came for an expert that was guessed. False: nothing of it was begun, so that it is now
  * read because it is wanted. */
 static bool use_guess(csn_experts *e, uint32_t i_slot) {
     csn_slot *s = &e->cache.slots[i_slot];
     bool is_begun = s->state != CSN_SLOT_READING || s->i_piece > 0 || s->begun_bytes > 0;
+    learn_guess(e, true);
     if (s->state == CSN_SLOT_READING && s->i_piece < e->map.n_pieces) { /* goes first from now on */
         csn_experts_unqueue(&e->guesses, i_slot);
         csn_experts_queue(&e->wanted, i_slot);
@@ -171,6 +181,19 @@ static void issue(csn_experts *e) {
     }
 }
 
+/* Guesses of the layer whose list is there need no guard any more. */
+static void judge_guesses(csn_experts *e, uint32_t i_layer) {
+    for (uint32_t i = 0; i < e->cache.n_slots; i++) {
+        csn_slot *s = &e->cache.slots[i];
+        if (s->is_guarded && s->i_layer == i_layer) {
+            s->is_guarded = false;
+            if (!s->is_wanted) {
+                learn_guess(e, false);
+            }
+        }
+    }
+}
+
 void csn_experts_want(csn_experts *e, uint32_t i_layer, const uint32_t *ids, uint32_t n,
                       const csn_progress *progress) {
     csn_expert_cache *c = &e->cache;
@@ -182,11 +205,6 @@ void csn_experts_want(csn_experts *e, uint32_t i_layer, const uint32_t *ids, uin
     l->i_error = n;
     l->progress = progress;
     csn_expert_cache_tick(c, i_layer);
-    for (uint32_t i = 0; i < c->n_slots; i++) {
-        if (c->slots[i].i_layer == i_layer) {
-            c->slots[i].is_guarded = false;
-        }
-    }
     for (uint32_t i = 0; i < n; i++) {
         uint32_t number = csn_expert_number(c, i_layer, ids[i]);
         l->entries[i] = (csn_expert_entry){.id = ids[i], .i_slot = CSN_NO_SLOT};
@@ -195,6 +213,7 @@ void csn_experts_want(csn_experts *e, uint32_t i_layer, const uint32_t *ids, uin
             c->slots[c->slot_of[number]].is_wanted = true;
         }
     }
+    judge_guesses(e, i_layer);
     issue(e);
     pthread_mutex_unlock(&e->mutex);
 }
@@ -278,6 +297,7 @@ static caisson_status wait_moment(csn_experts *e, patience *p, caisson_error *er
     struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
     if (pthread_cond_timedwait(&e->done, &e->mutex, &until) == ETIMEDOUT) {
         p->quiet_ms += TICK_MS;
+        csn_experts_wake(e); /* the kernel may have refused to take a read */
     }
     return CAISSON_OK;
 }
@@ -398,6 +418,9 @@ void csn_experts_ahead(csn_experts *e, uint32_t i_layer, const uint32_t *ids, ui
         n_guarded += c->slots[i].is_guarded;
     }
     uint32_t most = count_slots(e) / 4;
+    if (e->guess_rate < 0.5f) { /* the best of them alone: they cost what the lists could have */
+        n = (uint32_t)(2.0f * e->guess_rate * (float)n) + 1;
+    }
     for (uint32_t k = 0; k < n && n_guarded < most; k++) {
         uint32_t number = csn_expert_number(c, i_layer, ids[k]);
         if (c->slot_of[number] != CSN_NO_SLOT) {

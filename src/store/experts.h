@@ -49,6 +49,7 @@ typedef enum csn_expert_io {
 
 typedef struct csn_expert_options {
     uint64_t cache_bytes; /* of all slots; at least csn_expert_min_cache */
+    uint64_t least_bytes; /* csn_experts_shrink leaves so much; 0 = four slots */
     csn_expert_io io;
     uint32_t stall_ms; /* a disk that gives nothing for so long has failed; 0 = 30 s */
 } csn_expert_options;
@@ -98,8 +99,8 @@ void csn_experts_done(csn_experts *e);
  * into slots that nobody will miss. Earlier guesses that nobody began to read are forgotten. */
 void csn_experts_ahead(csn_experts *e, uint32_t i_layer, const uint32_t *ids, uint32_t n);
 
-/* Gives slots back to the system until at most cache_bytes are left, four slots at least; between
- * lists. What is left is told. */
+/* Gives slots back to the system until at most cache_bytes are left, or least_bytes; between lists.
+ * What is left is told. */
 uint64_t csn_experts_shrink(csn_experts *e, uint64_t cache_bytes);
 
 void csn_experts_stats(csn_experts *e, uint32_t i_layer, csn_expert_stats *ret);

@@ -237,7 +237,8 @@ void csn_expert_cache_drop(csn_expert_cache *c, uint32_t i_slot) {
 }
 
 void csn_expert_cache_shrink(csn_expert_cache *c, uint32_t n_left) {
-    n_left = n_left > MIN_SLOTS ? n_left : MIN_SLOTS;
+    uint32_t n_least = c->n_least > MIN_SLOTS ? c->n_least : MIN_SLOTS;
+    n_left = n_left > n_least ? n_left : n_least;
     while (c->n_slots - c->n_gone > n_left) {
         uint32_t i = csn_expert_cache_victim(c, 0, CSN_VICTIM_FOR_LIST);
         if (i == CSN_NO_SLOT) { /* the others are being read */

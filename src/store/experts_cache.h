@@ -48,6 +48,7 @@ typedef struct csn_expert_cache {
     uint32_t *slot_of;      /* [experts] CSN_NO_SLOT = not in memory */
     csn_slot *slots;        /* [n_slots] */
     uint32_t n_slots, n_gone;
+    uint32_t n_least; /* slots that stay */
     uint64_t slot_bytes;
     uint8_t *memory; /* [n_slots][slot_bytes], on a page border */
     float *decay;    /* [RATE_MEMORY] what is left of a rate after so many lists */
@@ -94,8 +95,8 @@ uint32_t csn_expert_cache_victim(const csn_expert_cache *c, uint32_t i_layer, cs
 void csn_expert_cache_assign(csn_expert_cache *c, uint32_t i_slot, uint32_t i_layer,
                              uint32_t number);
 void csn_expert_cache_drop(csn_expert_cache *c, uint32_t i_slot); /* EMPTY again */
-/* Gives back slots nobody uses, the least useful first, until n_slots - n_gone <= n_left or no more
- * than the least number is left. */
+/* Gives back slots nobody uses, the least useful first, until n_slots - n_gone <= n_left, or
+ * n_least. */
 void csn_expert_cache_shrink(csn_expert_cache *c, uint32_t n_left);
 
 #endif

@@ -13,7 +13,7 @@
 
 enum {
     CSN_EXPERT_BLOCK = 1 << 20, /* bytes of one read */
-    CSN_EXPERT_IN_FLIGHT = 12,  /* blocks of io_uring; as many readers would need more stacks */
+    CSN_EXPERT_IN_FLIGHT = 8,   /* blocks of io_uring */
     CSN_EXPERT_READERS = 4,
     CSN_EXPERT_GUESS_IN_FLIGHT = 2 /* blocks read on a guess: what a demanded read may meet */
 };
@@ -73,6 +73,7 @@ struct csn_experts {
     csn_expert_list list;
     csn_expert_queue wanted, guesses;
     uint32_t n_guess_in_flight;
+    float guess_rate;         /* of the guesses of late, those that a list wanted */
     csn_expert_layer *layers; /* [map.n_layers + 1], the last for all */
     uint32_t clock;           /* experts asked for */
     uint64_t n_blocks_done;   /* grows as long as the disk gives something */
@@ -109,7 +110,7 @@ caisson_status csn_experts_read_rest(const csn_experts *e, const csn_expert_bloc
 
 /* experts_uring.c. CAISSON_E_UNSUPPORTED: kernel or build have none. */
 caisson_status csn_uring_start(csn_experts *e, caisson_error *err);
-void csn_uring_wake(csn_uring *u);
+void csn_uring_wake(csn_uring *u); /* with the mutex */
 void csn_uring_stop(csn_uring *u); /* NULL is fine */
 
 #endif

@@ -6,11 +6,13 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/os.h"
+#include "store/watch.h"
 
 struct csn_stream {
     csn_store *store;
     bool verify, looks_ahead;
-    uint64_t cache_bytes;
+    csn_watch watch;  /* of the cache's size; guarded by turn */
     bool *has_tensor; /* .cmf: [dir.n] */
     csn_expert_map map;
     const csn_tensor **tensors; /* .cmf: [experts of all layers][3] */
@@ -175,7 +177,7 @@ caisson_status csn_stream_new(csn_store *store, const csn_stream_options *option
 
 caisson_status csn_stream_start(csn_stream *s, const csn_expert_options *options,
                                 caisson_error *err) {
-    s->cache_bytes = options->cache_bytes;
+    csn_watch_init(&s->watch, csn_os_major_faults(), options->cache_bytes);
     return csn_experts_new(&s->map, options, &s->experts, err);
 }
 
@@ -209,8 +211,20 @@ uint32_t csn_stream_layer_id(const csn_stream *s, uint32_t i_layer) {
     return s->map.layer_ids[i_layer];
 }
 
-uint64_t csn_stream_cache_bytes(const csn_stream *s) {
-    return s->cache_bytes;
+uint64_t csn_stream_cache_bytes(csn_stream *s) {
+    csn_stream_claim(s);
+    uint64_t bytes = s->watch.cache_bytes;
+    csn_stream_release(s);
+    return bytes;
+}
+
+void csn_stream_watch(csn_stream *s) {
+    csn_stream_claim(s);
+    uint64_t bytes = csn_watch_step(&s->watch, csn_os_major_faults());
+    if (bytes < s->watch.cache_bytes) {
+        s->watch.cache_bytes = csn_experts_shrink(s->experts, bytes);
+    }
+    csn_stream_release(s);
 }
 
 int64_t csn_stream_layer(const csn_stream *s, uint32_t layer) {

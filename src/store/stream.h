@@ -27,7 +27,10 @@ csn_store *csn_stream_store(const csn_stream *s);
 bool csn_stream_has(const csn_stream *s, uint32_t i_tensor);
 uint32_t csn_stream_n_layers(const csn_stream *s); /* that have experts */
 uint32_t csn_stream_layer_id(const csn_stream *s, uint32_t i_layer);
-uint64_t csn_stream_cache_bytes(const csn_stream *s);
+uint64_t csn_stream_cache_bytes(csn_stream *s); /* now */
+/* Between tokens: where the machine pages, which is many times slower than reading experts again, a
+ * part of the cache is given back. */
+void csn_stream_watch(csn_stream *s);
 /* The number of a layer among those that have experts; -1: it has none. */
 int64_t csn_stream_layer(const csn_stream *s, uint32_t layer);
 bool csn_stream_looks_ahead(const csn_stream *s);

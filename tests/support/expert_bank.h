@@ -102,7 +102,7 @@ static inline uint64_t bank_slot_bytes(const expert_bank *b) {
 static inline csn_experts *bank_store(const expert_bank *b, uint32_t n_slots, csn_expert_io io) {
     csn_experts *e = NULL;
     caisson_error err;
-    csn_expert_options o = {.cache_bytes = n_slots * bank_slot_bytes(b), .io = io, .stall_ms = 200};
+    csn_expert_options o = {.cache_bytes = n_slots * bank_slot_bytes(b), .io = io};
     ASSERT_OK(csn_experts_new(&b->map, &o, &e, &err), &err);
     return e;
 }

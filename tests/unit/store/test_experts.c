@@ -149,7 +149,7 @@ static void take_any_gives_what_is_in_memory_first(void **state) {
 static void wait_for_reads(csn_experts *e) {
     for (uint64_t before = UINT64_MAX; stats_of(e).read_ns != before;) {
         before = stats_of(e).read_ns;
-        (void)usleep(20000);
+        (void)usleep(2000);
     }
 }
 
@@ -191,6 +191,34 @@ static void a_guess_pushes_nothing_useful_out(void **state) {
     csn_experts_ahead(e, 1, all_ids, 8);
     wait_for_reads(e);
     assert_int_equal(stats_of(e).ahead, 0);
+    csn_experts_free(e);
+    bank_done(&b);
+}
+
+/* Experts read on a guess over 60 lists, when guesses are right or never. */
+static uint64_t count_guesses(const expert_bank *b, csn_experts *e, bool are_right) {
+    uint64_t before = stats_of(e).ahead;
+    for (uint32_t i = 0; i < 60; i++) {
+        uint32_t list[2] = {i * 5 % 8, 8 + i * 3 % 8};
+        uint32_t other[2] = {(list[0] + 1) % 8, 8 + (list[1] + 1) % 8};
+        csn_experts_ahead(e, i % BANK_LAYERS, are_right ? list : other, 2);
+        wait_for_reads(e);
+        bank_use(b, e, i % BANK_LAYERS, list, 2);
+    }
+    return stats_of(e).ahead - before;
+}
+
+/* Whoever guesses badly is asked less. */
+static void wrong_guesses_become_fewer(void **state) {
+    (void)state;
+    expert_bank b;
+    bank_make(&b, csn_fs_os(), 1, 100);
+    csn_experts *e = bank_store(&b, 8, CSN_EXPERT_IO_THREADS);
+    uint64_t right = count_guesses(&b, e, true);
+    uint64_t wrong = count_guesses(&b, e, false);
+    uint64_t later = count_guesses(&b, e, false);
+    assert_true(right > 60);
+    assert_true(later < wrong && later > 0);
     csn_experts_free(e);
     bank_done(&b);
 }
@@ -367,6 +395,7 @@ int main(void) {
         cmocka_unit_test(take_any_gives_what_is_in_memory_first),
         cmocka_unit_test(guesses_are_counted_apart),
         cmocka_unit_test(a_guess_pushes_nothing_useful_out),
+        cmocka_unit_test(wrong_guesses_become_fewer),
         cmocka_unit_test(any_order_gives_the_same_bytes),
         cmocka_unit_test(a_list_may_be_left_half_way),
         cmocka_unit_test(shrinking_keeps_what_is_used),
