@@ -394,6 +394,17 @@ caisson_status csn_experts_take_any(csn_experts *e, uint32_t *ret_id, const uint
     return status;
 }
 
+uint32_t csn_experts_n_ready(csn_experts *e) {
+    uint32_t n = 0;
+    pthread_mutex_lock(&e->mutex);
+    for (uint32_t i = 0; i < e->list.n_issued; i++) {
+        const csn_expert_entry *entry = &e->list.entries[i];
+        n += !entry->is_taken && state_of(e, entry) == CSN_SLOT_READY;
+    }
+    pthread_mutex_unlock(&e->mutex);
+    return n;
+}
+
 /* ---- guesses ---- */
 
 static void forget_guesses(csn_experts *e) {

@@ -93,6 +93,8 @@ caisson_status csn_experts_take(csn_experts *e, uint32_t *ret_id, const uint8_t 
 bool csn_experts_fits(csn_experts *e, uint32_t n);
 caisson_status csn_experts_take_any(csn_experts *e, uint32_t *ret_id, const uint8_t **pieces,
                                     caisson_error *err);
+/* How many of the list would be handed out by take_any without waiting. */
+uint32_t csn_experts_n_ready(csn_experts *e);
 void csn_experts_done(csn_experts *e);
 
 /* Guesses of what the next list of that layer wants, best first: read when no demanded read waits,

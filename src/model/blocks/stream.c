@@ -54,26 +54,43 @@ static void add_results(const struct run *r) {
     }
 }
 
-/* Few vectors: all results fit beside one another, so experts run in the order in which they come.
- */
-static caisson_status run_as_they_come(const struct run *r, uint32_t n_ids, caisson_error *err) {
-    csn_moe_memory *mem = r->mem;
-    uint32_t n_results = 0;
-    for (uint32_t i = 0; i < n_ids; i++) {
-        uint32_t id;
-        const uint8_t *record;
-        csn_vq_job job;
-        CSN_TRY(csn_experts_take_any(r->experts, &id, &record, err));
-        CSN_TRY(open_record(r, id, record, &job, err));
-        job.rows = mem->rows;
-        job.first = n_results;
-        for (uint64_t k = 0; k < r->n * r->top_k; k++) {
-            if (mem->picks[k].i_expert == id) {
-                mem->rows[job.n++] = (uint32_t)(k / r->top_k);
-                mem->at[k] = n_results++;
-            }
+/* What a batch of experts works on; results of all batches of a layer lie behind one another. */
+struct batch {
+    csn_vq_job jobs[CSN_VQ_ROWS];
+    uint32_t rows[CSN_VQ_ROWS];
+    uint32_t n_jobs, n_results;
+};
+
+static caisson_status add_job(const struct run *r, struct batch *b, caisson_error *err) {
+    uint32_t id;
+    const uint8_t *record;
+    csn_vq_job *job = &b->jobs[b->n_jobs];
+    CSN_TRY(csn_experts_take_any(r->experts, &id, &record, err));
+    CSN_TRY(open_record(r, id, record, job, err));
+    job->rows = b->rows + b->n_results;
+    job->first = b->n_results;
+    for (uint64_t k = 0; k < r->n * r->top_k; k++) {
+        if (r->mem->picks[k].i_expert == id) {
+            b->rows[b->n_results] = (uint32_t)(k / r->top_k);
+            r->mem->at[k] = b->n_results++;
+            job->n++;
         }
-        csn_block_vq_run(r->ops, &mem->vq, &r->plan->act, &job, 1);
+    }
+    b->n_jobs++;
+    return CAISSON_OK;
+}
+
+/* Few vectors: all results fit beside one another, so experts run in the order in which they come,
+ * all that are there at once. */
+static caisson_status run_as_they_come(const struct run *r, uint32_t n_ids, caisson_error *err) {
+    struct batch b = {.n_jobs = 0};
+    for (uint32_t n_done = 0; n_done < n_ids; n_done += b.n_jobs) {
+        uint32_t n_ready = csn_experts_n_ready(r->experts);
+        b.n_jobs = 0;
+        do {
+            CSN_TRY(add_job(r, &b, err));
+        } while (b.n_jobs < n_ready);
+        csn_block_vq_run(r->ops, &r->mem->vq, &r->plan->act, b.jobs, b.n_jobs);
     }
     add_results(r);
     return CAISSON_OK;
