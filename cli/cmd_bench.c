@@ -81,8 +81,7 @@ static void put_result(csn_jw *w, const char *key, const result *r) {
     csn_jw_object_end(w);
 }
 
-static int print_result(const job *j, const caisson_model *model, const result *pp,
-                        const result *tg) {
+static int print_result(const job *j, const caisson_model *model, const result *pp, const result *tg) {
     uint64_t bytes = caisson_model_bytes_per_token(model);
     uint32_t threads = caisson_session_n_threads(j->session);
     if (!cli_has(j->args, "json")) {
@@ -90,7 +89,6 @@ static int print_result(const job *j, const caisson_model *model, const result *
                pp->mean, pp->deviation, tg->n, tg->mean, tg->deviation);
         printf("weights read for one token %" PRIu64 " bytes; %.2f GB/s in tg; %u threads\n", bytes,
                tg->mean * (double)bytes * 1e-9, threads);
-        cli_print_stats(j->args, model);
         return CLI_OK;
     }
     caisson_error err;
@@ -149,6 +147,7 @@ static int bench(const cli_args *args, caisson_model *model) {
         }
         if (rc == CLI_OK) {
             rc = print_result(&j, model, &pp, &tg);
+            cli_end_experts(args, model);
         }
     }
     free(j.ids);

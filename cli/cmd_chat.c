@@ -443,7 +443,7 @@ static int run(const cli_args *args) {
     csn_buf_free(&c.answer);
     caisson_session_free(c.session);
     if (c.model != NULL) {
-        cli_print_stats(args, c.model);
+        cli_end_experts(args, c.model);
     }
     caisson_model_close(c.model);
     return rc;

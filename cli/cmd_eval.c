@@ -264,7 +264,7 @@ static int run(const cli_args *args) {
     rc = cli_open_model(args, args->positional[0], CLI_PART_WEIGHTS, &model);
     if (rc == CLI_OK) {
         rc = eval_model(args, model, ids, n);
-        cli_print_stats(args, model);
+        cli_end_experts(args, model);
         caisson_model_close(model);
     }
     free(ids);

@@ -109,7 +109,7 @@ static int run(const cli_args *args) {
     rc = cli_open_model(args, args->positional[0], CLI_PART_RAW, &model);
     if (rc == CLI_OK) {
         rc = score(args, model, text, n);
-        cli_print_stats(args, model);
+        cli_end_experts(args, model);
         caisson_model_close(model);
     }
     free(text);

@@ -259,7 +259,7 @@ static int generate(job *j, caisson_model *model, const caisson_ids *ids, double
             cli_trace_print(&j->trace, model, stderr);
         }
         print_timings(j, &g, load_s, sampling.seed, sampling.greedy);
-        cli_print_stats(args, model);
+        cli_end_experts(args, model);
         if (g.finish == CAISSON_FINISH_CANCELLED) {
             rc = cli_interrupted() ? CLI_INTERRUPTED : CLI_FAILED; /* or nobody reads any more */
         }

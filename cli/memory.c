@@ -31,6 +31,10 @@ const cli_option cli_memory_options[] = {
     {.name = "verify-records",
      .kind = CLI_FLAG,
      .help = "Check each expert's checksum whenever it is read"},
+    {.name = "learn",
+     .kind = CLI_FLAG,
+     .help = "Note at the end, in usage.waste in the model's directory, which experts were used: "
+             "the next run reads them first (same result)"},
     {.name = "stats", .kind = CLI_FLAG, .help = "Tell at the end what was read of routed experts"},
     {0},
 };
@@ -97,11 +101,10 @@ static void print_line(const char *what, const caisson_expert_stats *s) {
             percent(s->ahead_used_bytes, s->ahead_bytes), s->stall_s, overlap(s));
 }
 
-void cli_print_stats(const cli_args *args, const caisson_model *model) {
+static void print_stats(const caisson_model *model) {
     caisson_expert_stats all;
     caisson_error err;
-    if (!cli_has(args, "stats") ||
-        caisson_model_expert_stats(model, UINT32_MAX, &all, &err) != CAISSON_OK) {
+    if (caisson_model_expert_stats(model, UINT32_MAX, &all, &err) != CAISSON_OK) {
         return;
     }
     if (all.n_layers == 0) {
@@ -118,6 +121,17 @@ void cli_print_stats(const cli_args *args, const caisson_model *model) {
         }
     }
     print_line("all", &all);
+}
+
+void cli_end_experts(const cli_args *args, caisson_model *model) {
+    caisson_error err;
+    char text[1200];
+    if (cli_has(args, "stats")) {
+        print_stats(model);
+    }
+    if (cli_has(args, "learn") && caisson_model_save_usage(model, &err) != CAISSON_OK) {
+        cli_warn(args, "%s", caisson_error_format(&err, text, sizeof(text)));
+    }
 }
 
 static void put_u64(csn_jw *w, const char *key, uint64_t v) {

@@ -195,6 +195,10 @@ CAISSON_API caisson_status caisson_model_expert_stats(const caisson_model *model
                                                       caisson_expert_stats *ret,
                                                       caisson_error *err);
 
+/* Notes in usage.waste, in the model's directory, which experts are in memory and how often they
+ * were used: the next open reads those first. CAISSON_E_UNSUPPORTED: the model is no .waste. */
+CAISSON_API caisson_status caisson_model_save_usage(caisson_model *model, caisson_error *err);
+
 /* Asks the call that now runs on the session to stop; it returns CAISSON_E_CANCELLED within one
  * layer of one batch. May be called from any thread and from a signal handler. */
 CAISSON_API void caisson_session_cancel(caisson_session *session);

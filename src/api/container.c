@@ -2,6 +2,8 @@
 /* A model by its path: a .cmf file (or any of its shards), or a .waste directory. */
 #include "api_internal.h"
 
+#include "store/usage.h"
+
 #include "base/limits.h"
 
 caisson_status csn_api_open_container(const char *path, const caisson_open_options *o,
@@ -16,6 +18,12 @@ caisson_status csn_api_open_container(const char *path, const caisson_open_optio
                         .what = "a .waste directory has no signature: it is many files");
     }
     return csn_warp_open(fs, path, NULL, &ret->warp, err);
+}
+
+static void on_log(void *ctx, csn_log_level level, const char *line) {
+    const caisson_open_options *o = ctx;
+    (void)level;
+    o->on_log(o->log_ctx, CAISSON_LOG_WARN, line);
 }
 
 caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o,
@@ -46,7 +54,26 @@ caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o,
     *ret_max_ubatch = share.n_ubatch;
     csn_expert_options eo = {
         .cache_bytes = share.cache_bytes, .least_bytes = plan.min_cache_bytes, .io = io[o->io]};
-    return stream != NULL ? csn_stream_start(stream, &eo, err) : CAISSON_OK;
+    csn_log log = {o->on_log != NULL ? on_log : NULL, (void *)(uintptr_t)o, CSN_LOG_WARN};
+    if (stream == NULL) {
+        return CAISSON_OK;
+    }
+    CSN_TRY(csn_stream_start(stream, &eo, err));
+    return csn_stream_recall(stream, csn_fs_os(), &log, err);
+}
+
+caisson_status caisson_model_save_usage(caisson_model *model, caisson_error *err) {
+    CSN_API_ERR(err);
+    CSN_API_NEED(model != NULL, err, "model must not be NULL");
+    csn_stream *stream = model->store != NULL ? csn_store_stream(model->store) : NULL;
+    if (stream == NULL) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = model->path,
+                        .what = "the model has no experts that are streamed");
+    }
+    csn_stream_claim(stream);
+    caisson_status status = csn_stream_learn(stream, csn_fs_os(), err);
+    csn_stream_release(stream);
+    return status;
 }
 
 caisson_status csn_api_store(const csn_api_container *c, const caisson_open_options *o,

@@ -140,5 +140,5 @@ int main(void) {
         cmocka_unit_test(same_bits_as_mapped),
         cmocka_unit_test(a_model_without_experts_streams_nothing),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, temp_dir_make, temp_dir_remove);
 }

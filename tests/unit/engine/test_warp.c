@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "engine/saved.h"
+#include "store/usage.h"
 #include "support/temp_dir.h"
 #include "support/tiny_model.h"
 
@@ -28,14 +29,12 @@ struct how {
     unsigned n_threads;
 };
 
-static csn_model *open_model(const char *name, const struct how *how) {
-    char path[512];
+static csn_model *open_path(const char *path, const struct how *how) {
     csn_warp *w;
     csn_store *store;
     csn_stream *stream;
     csn_model *m = NULL;
     caisson_error err = {0};
-    snprintf(path, sizeof(path), GOLDEN "%s.waste", name);
     tiny_check(csn_warp_open(csn_fs_os(), path, NULL, &w, &err), &err);
     tiny_check(csn_store_new_warp(w, &(csn_store_options){0}, &store, &err), &err);
     uint64_t cache_bytes = how->cache_bytes != 0 ? how->cache_bytes : 1 << 20;
@@ -46,6 +45,12 @@ static csn_model *open_model(const char *name, const struct how *how) {
     csn_store_set_stream(store, stream);
     tiny_check(csn_model_new(store, &m, &err), &err);
     return m;
+}
+
+static csn_model *open_model(const char *name, const struct how *how) {
+    char path[512];
+    snprintf(path, sizeof(path), GOLDEN "%s.waste", name);
+    return open_path(path, how);
 }
 
 struct answer {
@@ -327,6 +332,51 @@ static void other_models_are_not_saved(void **state) {
     csn_model_free(m);
 }
 
+/* ---- what was used is read first ---- */
+
+static csn_expert_stats stats_of(csn_model *m) {
+    csn_expert_stats s;
+    csn_experts_stats_all(csn_stream_experts(csn_store_stream(csn_model_store(m))), &s);
+    return s;
+}
+
+static void copy_file(void *ctx, csn_str name) {
+    char from[512];
+    char to[512];
+    caisson_error err = {0};
+    csn_buf bytes = CSN_BUF_INIT(1 << 20);
+    snprintf(from, sizeof(from), GOLDEN "vq3r-odd.waste/%.*s", (int)name.len, name.ptr);
+    snprintf(to, sizeof(to), "%s/%.*s", (const char *)ctx, (int)name.len, name.ptr);
+    tiny_check(csn_fs_read_all(csn_fs_os(), from, 1 << 20, &bytes, &err), &err);
+    tiny_check(csn_fs_write_all(csn_fs_os(), to, csn_buf_view(&bytes), &err), &err);
+    csn_buf_free(&bytes);
+}
+
+static void usage_saves_reads(void **state) {
+    static const struct how how = {.n_threads = 1};
+    (void)state;
+    uint64_t misses[2];
+    caisson_error err = {0};
+    char dir[512];
+    snprintf(dir, sizeof(dir), "%s", temp_path("."));
+    temp_dir_clear();
+    tiny_check(csn_fs_os()->ops->list(csn_fs_os(), GOLDEN "vq3r-odd.waste", copy_file, dir, &err),
+               &err);
+    for (int i = 0; i < 2; i++) {
+        csn_model *m = open_path(dir, &how);
+        csn_stream *stream = csn_store_stream(csn_model_store(m));
+        tiny_check(csn_stream_recall(stream, csn_fs_os(), NULL, &err), &err);
+        csn_session *s = new_session(m, CSN_KV_F32);
+        eval(s, prompt, N_PROMPT);
+        misses[i] = stats_of(m).misses;
+        tiny_check(csn_stream_learn(stream, csn_fs_os(), &err), &err);
+        csn_session_free(s);
+        csn_model_free(m);
+    }
+    assert_true(misses[0] > 0);
+    assert_int_equal(misses[1], 0); /* all that the prompt wants was there */
+}
+
 /* ---- placement ---- */
 
 static void same_bits_however_it_is_run(void **state) {
@@ -359,17 +409,15 @@ static void same_bits_however_it_is_run(void **state) {
 static int read_answers(void **state) {
     csn_buf bytes = CSN_BUF_INIT(1 << 20);
     caisson_error err = {0};
-    (void)state;
     tiny_check(csn_fs_read_all(csn_fs_os(), GOLDEN "answers.json", 1 << 20, &bytes, &err), &err);
     tiny_check(csn_json_parse(csn_buf_view(&bytes), 0, &answers, &err), &err);
     csn_buf_free(&bytes);
-    return 0;
+    return temp_dir_make(state);
 }
 
 static int free_answers(void **state) {
-    (void)state;
     csn_json_free(answers);
-    return 0;
+    return temp_dir_remove(state);
 }
 
 int main(void) {
@@ -383,6 +431,7 @@ int main(void) {
         cmocka_unit_test(a_saved_session_goes_on),
         cmocka_unit_test(damaged_sessions_are_refused),
         cmocka_unit_test(other_models_are_not_saved),
+        cmocka_unit_test(usage_saves_reads),
         cmocka_unit_test(same_bits_however_it_is_run),
     };
     return cmocka_run_group_tests(tests, read_answers, free_answers);
