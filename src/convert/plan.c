@@ -50,22 +50,25 @@ typedef struct place {
     uint32_t layer, expert;
 } place;
 
-/* The name of a row at one place, in the arena. */
-static caisson_status name_for(planner *p, const char *pattern, place at, csn_str *ret) {
-    csn_buf b = CSN_BUF_INIT(1024);
-    const uint32_t numbers[] = {at.layer, at.expert};
-    caisson_status status = CAISSON_OK;
-    for (int i = 0; i < 2 && status == CAISSON_OK; i++) {
+caisson_status csn_convert_row_name(const char *pattern, uint32_t layer, uint32_t expert,
+                                    csn_buf *ret, caisson_error *err) {
+    const uint32_t numbers[] = {layer, expert};
+    ret->len = 0;
+    for (int i = 0; i < 2; i++) {
         const char *hole = strstr(pattern, "{}");
         if (hole == NULL) {
             break;
         }
-        status = csn_buf_printf(&b, p->err, "%.*s%u", (int)(hole - pattern), pattern, numbers[i]);
+        CSN_TRY(csn_buf_printf(ret, err, "%.*s%u", (int)(hole - pattern), pattern, numbers[i]));
         pattern = hole + 2;
     }
-    if (status == CAISSON_OK) {
-        status = csn_buf_str(&b, csn_str_from(pattern), p->err);
-    }
+    return csn_buf_str(ret, csn_str_from(pattern), err);
+}
+
+/* The name of a row at one place, in the arena. */
+static caisson_status name_for(planner *p, const char *pattern, place at, csn_str *ret) {
+    csn_buf b = CSN_BUF_INIT(1024);
+    caisson_status status = csn_convert_row_name(pattern, at.layer, at.expert, &b, p->err);
     if (status == CAISSON_OK) {
         status = csn_arena_str(p->arena, csn_buf_view(&b), ret, p->err);
     }

@@ -31,6 +31,9 @@ caisson_status csn_convert_plan_make(const csn_source *s, const csn_log *log, cs
                                      csn_convert_plan *ret, caisson_error *err);
 /* A dim of a row, of a family's tables. */
 uint64_t csn_convert_dim(const csn_arch *a, csn_dim d);
+/* The name of a row in one layer, of one expert, in place of what `ret` held. */
+caisson_status csn_convert_row_name(const char *pattern, uint32_t layer, uint32_t expert,
+                                    csn_buf *ret, caisson_error *err);
 /* Whether a row that stands for a tensor of each layer has one in a layer of this kind. */
 bool csn_convert_row_is_there(const csn_name_row *row, bool is_mixture, bool is_kda);
 /* The same of a .cmf or a WARP directory: every tensor under its name, in its order. */

@@ -15,22 +15,6 @@ typedef struct lister {
     caisson_error *err;
 } lister;
 
-/* Every "{}" of a pattern replaced: the layer, then the expert. */
-static caisson_status fill_in(const char *pattern, uint32_t layer, uint32_t expert, csn_buf *out,
-                              caisson_error *err) {
-    const uint32_t numbers[] = {layer, expert};
-    out->len = 0;
-    for (int i = 0; i < 2; i++) {
-        const char *hole = strstr(pattern, "{}");
-        if (hole == NULL) {
-            break;
-        }
-        CSN_TRY(csn_buf_printf(out, err, "%.*s%u", (int)(hole - pattern), pattern, numbers[i]));
-        pattern = hole + 2;
-    }
-    return csn_buf_str(out, csn_str_from(pattern), err);
-}
-
 /* Whether a tensor that may be missing is there. */
 static bool wants(const lister *l, const csn_name_row *row, csn_str name) {
     uint32_t layer;
@@ -61,12 +45,12 @@ static csn_shape shape_of(const lister *l, const csn_name_row *row) {
 
 static caisson_status add(lister *l, const csn_name_row *row, uint32_t layer, uint32_t expert,
                           csn_buf *name) {
-    CSN_TRY(fill_in(row->name, layer, expert, name, l->err));
+    CSN_TRY(csn_convert_row_name(row->name, layer, expert, name, l->err));
     if (!wants(l, row, csn_buf_view(name))) {
         return CAISSON_OK;
     }
     if (row->hf != NULL) {
-        CSN_TRY(fill_in(row->hf, layer, expert, name, l->err));
+        CSN_TRY(csn_convert_row_name(row->hf, layer, expert, name, l->err));
     }
     if (l->dir->n == l->cap) {
         l->cap = l->cap == 0 ? 1024 : 2 * l->cap;

@@ -4,15 +4,13 @@
 #include "convert/warp_names.h"
 
 static const char *attention_gap(const csn_arch *a) {
-    if (!a->mla.present) {
-        return "attention that is not latent (MLA): WARP knows latent attention and KDA alone";
-    }
-    for (uint32_t i = 0; i < a->n_layer_types; i++) {
-        if (a->layer_types[i] != CSN_LAYER_FULL_ATTENTION && a->layer_types[i] != CSN_LAYER_KDA) {
-            return "a layer that is neither latent attention nor KDA";
+    for (uint32_t i = 0; i < a->n_layers; i++) {
+        csn_layer_type type = i < a->n_layer_types ? a->layer_types[i] : CSN_LAYER_FULL_ATTENTION;
+        if (type != CSN_LAYER_KDA && (type != CSN_LAYER_FULL_ATTENTION || !a->mla.present)) {
+            return "attention that is not latent (MLA): WARP knows latent attention and KDA alone";
         }
     }
-    if (!a->mla.nope && !a->mla.rope_interleave) {
+    if (a->mla.present && !a->mla.nope && !a->mla.rope_interleave) {
         return "rotated dims in halves: WARP rotates neighbouring pairs";
     }
     if (a->linear_n_key_heads != a->linear_n_value_heads ||
@@ -131,7 +129,7 @@ static void take_mla(const csn_arch *a, csn_warp_words *w) {
     w->qk_nope_head_dim = a->mla.qk_nope_head_dim;
     w->qk_rope_head_dim = a->mla.qk_rope_head_dim;
     w->v_head_dim = a->mla.v_head_dim;
-    w->mla_rotates = !a->mla.nope;
+    w->mla_rotates = a->mla.present && !a->mla.nope;
     w->rope_theta = a->rope_theta;
     w->yarn.present = a->yarn.present;
     w->yarn.factor = (double)a->yarn.factor;

@@ -144,17 +144,12 @@ unsigned csn_warp_layer_has(const csn_warp_words *c, uint32_t i) {
     return has | (c->latent_size != 0 ? CSN_WARP_LATENT : 0);
 }
 
-/* "model.layers.N." and what follows. */
 static bool split(csn_str name, uint32_t *ret_layer, csn_str *ret_rest) {
-    static const csn_str head = {"model.layers.", 13};
     uint64_t n;
-    size_t point = csn_str_find(name, CSN_STR("."), head.len);
-    if (!csn_str_starts(name, head) || point == SIZE_MAX ||
-        !csn_str_to_u64(csn_str_make(name.ptr + head.len, point - head.len), &n) || n > INT32_MAX) {
+    if (!csn_warp_split_name(name, &n, ret_rest) || n > INT32_MAX) {
         return false;
     }
     *ret_layer = (uint32_t)n;
-    *ret_rest = csn_str_make(name.ptr + point + 1, name.len - point - 1);
     return true;
 }
 

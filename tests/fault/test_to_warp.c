@@ -79,7 +79,7 @@ static void each_failed_write_leaves_the_old_target_and_can_be_resumed(void **st
     (void)state;
     memory_fs want;
     make_reference(&want);
-    for (int64_t i = 0;; i += i < 12 ? 1 : 5) {
+    for (int64_t i = 0;; i += i < 12 ? 1 : 9) {
         memory_fs fs;
         faulty_fs faulty;
         caisson_error err = {0};
@@ -108,7 +108,7 @@ static void a_full_disk_is_told(void **state) {
     (void)state;
     memory_fs want;
     make_reference(&want);
-    for (uint64_t left = 0;; left += 40009) {
+    for (uint64_t left = 0;; left += 90001) {
         memory_fs fs;
         faulty_fs faulty;
         caisson_error err = {0};
@@ -197,7 +197,7 @@ static void each_failed_allocation_is_told(void **state) {
     (void)state;
     memory_fs want;
     make_reference(&want);
-    for (int64_t i = 0;; i += 1 + i / 7) {
+    for (int64_t i = 0;; i += 1 + i / 4) {
         memory_fs fs;
         caisson_error err = {0};
         load(&fs, true);

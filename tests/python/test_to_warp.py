@@ -128,6 +128,13 @@ class ToWarp(tool.Case):
             if coding != "vq4p":  # whose products pass through a table of int8
                 self.assertEqual(self.ok("run", waste, *args).out, self.ok("run", cmf, *args).out)
 
+    def test_layers_may_all_be_linear(self):
+        self.ok("synth", "--family", "kimi_linear", "--layers", 3, "-o", self.path("m.waste"))
+        self.ok("convert", self.path("m.waste"), "-o", self.path("n.waste"), "--expert-quant", "vq2r")
+        w = Warp(self.path("n.waste"))
+        self.assertEqual(w.config["linear_attn_config"]["full_attn_layers"], [])
+        self.assertEqual(w.check(), 32)
+
     def test_a_damaged_record_is_not_converted(self):
         self.ok("synth", "--family", "kimi_linear", "-o", self.path("m.waste"))
         with open(self.path("m.waste/experts-L2.bin"), "r+b") as f:

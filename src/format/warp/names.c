@@ -13,8 +13,7 @@ static const struct {
 
 static const char layers[] = "model.layers.";
 
-/* The number and what follows its point; false: not the name of a layer's tensor. */
-static bool split(csn_str name, uint64_t *ret_layer, csn_str *ret_rest) {
+bool csn_warp_split_name(csn_str name, uint64_t *ret_layer, csn_str *ret_rest) {
     if (!csn_str_starts(name, csn_str_from(layers))) {
         return false;
     }
@@ -37,7 +36,7 @@ caisson_status csn_warp_cmf_name(csn_warp *w, csn_str name, csn_str *ret, caisso
     }
     name = csn_str_make(name.ptr + w->prefix.len, name.len - w->prefix.len);
     *ret = name;
-    if (!split(name, &layer, &rest)) {
+    if (!csn_warp_split_name(name, &layer, &rest)) {
         return CAISSON_OK;
     }
     csn_str from = {0}, to = {0};

@@ -81,6 +81,8 @@ caisson_status csn_warp_make_tokenizer(csn_str ranks, csn_warp_special *specials
 /* Bytes of the file that it is made from; 0: there is none. */
 caisson_status csn_warp_tokenizer_nbytes(csn_warp *w, uint64_t *ret, caisson_error *err);
 
+/* "model.layers.L." and what follows; false: not the name of a layer's tensor. */
+bool csn_warp_split_name(csn_str name, uint64_t *ret_layer, csn_str *ret_rest);
 /* "model.layers.L.mlp.experts.E" */
 enum { CSN_WARP_EXPERT_NAME = 48 };
 const char *csn_warp_expert_name(const csn_warp_bank *bank, uint32_t expert,

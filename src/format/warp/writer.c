@@ -40,6 +40,7 @@ struct csn_warp_writer {
     uint64_t unsynced_bytes;
     csn_file *trunk, *books, *bank; /* NULL: not open */
     uint32_t i_expert;              /* of the bank that is being written */
+    bool is_anew;                   /* nothing of an earlier conversion is kept */
     bool is_finished;
 };
 
@@ -255,6 +256,7 @@ static caisson_status check_space(csn_warp_writer *w, caisson_error *err) {
 }
 
 static caisson_status begin_anew(csn_warp_writer *w, uint64_t id, caisson_error *err) {
+    w->is_anew = true;
     CSN_TRY(remove_if_there(w->fs, w->journal_path.ptr, err));
     CSN_TRY(remove_dir(w->fs, w->dir.ptr, err));
     CSN_TRY(check_space(w, err));
@@ -302,7 +304,7 @@ caisson_status csn_warp_writer_new(csn_fs *fs, const char *path, const csn_warp_
     }
     if (status != CAISSON_OK) {
         csn_error_file(err, path);
-        csn_warp_writer_close(w, w->lock != NULL && w->n_done == 0);
+        csn_warp_writer_close(w, w->is_anew);
         return status;
     }
     *ret = w;

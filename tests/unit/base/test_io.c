@@ -155,8 +155,35 @@ static void every_failed_allocation_is_told(void **state) {
     (void)unlink(path);
 }
 
+static void directories_change_places_and_empty_ones_are_removed(void **state) {
+    (void)state;
+    csn_fs *fs = csn_fs_os();
+    caisson_error err;
+    char a[512], b[512], in_a[600], in_b[600];
+    snprintf(a, sizeof(a), "%s", temp_path("a.dir"));
+    snprintf(b, sizeof(b), "%s", temp_path("b.dir"));
+    snprintf(in_a, sizeof(in_a), "%s/x", a);
+    snprintf(in_b, sizeof(in_b), "%s/x", b);
+    ASSERT_OK(fs->ops->make_dir(fs, a, &err), &err);
+    ASSERT_OK(fs->ops->make_dir(fs, b, &err), &err);
+    put(in_a, "of a");
+    put(in_b, "of b");
+    ASSERT_OK(fs->ops->exchange(fs, a, b, &err), &err);
+    assert_holds(in_a, "of b");
+    assert_holds(in_b, "of a");
+    ASSERT_STATUS(fs->ops->remove(fs, a, &err), CAISSON_E_IO); /* it is not empty */
+    assert_holds(in_a, "of b");
+    ASSERT_OK(fs->ops->remove(fs, in_a, &err), &err);
+    ASSERT_OK(fs->ops->remove(fs, a, &err), &err);
+    ASSERT_STATUS(fs->ops->exchange(fs, a, b, &err), CAISSON_E_IO); /* one is not there */
+    assert_holds(in_b, "of a");
+    ASSERT_OK(fs->ops->remove(fs, in_b, &err), &err);
+    ASSERT_OK(fs->ops->remove(fs, b, &err), &err);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(directories_change_places_and_empty_ones_are_removed),
         cmocka_unit_test(a_file_is_written_read_and_replaced),
         cmocka_unit_test(reading_past_the_end_has_both_numbers),
         cmocka_unit_test(limits_and_modes_are_kept),
