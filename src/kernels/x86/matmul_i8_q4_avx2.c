@@ -108,21 +108,25 @@ CSN_INLINE void edge_of(enum form form, const struct few_rows *rows, struct few_
 }
 
 /* The functions of few_kind for one form. */
-#define KIND(form, name)                                                                           \
+#define STEP(form, name)                                                                           \
     CSN_INLINE void name##_step(const struct few_rows *rows, struct few_at at, const csn_x8 *x,    \
                                 uint64_t t, int nc, uint64_t j, __m256 *f) {                       \
         step_of(form, rows, at, x, t, nc, j, f);                                                   \
-    }                                                                                              \
+    }
+#define EDGE(form, name)                                                                           \
     CSN_INLINE void name##_edge(const void *ctx, const struct few_rows *rows, struct few_at at,    \
                                 uint8_t *copy, struct few_rows *ret) {                             \
         (void)ctx;                                                                                 \
         edge_of(form, rows, at, copy, ret);                                                        \
     }
 
-KIND(Q4_BLOCK, q4_block)
-KIND(Q4_TILED, q4_tiled)
-KIND(Q4TP, q4tp)
-KIND(Q4G, q4g)
+STEP(Q4_BLOCK, q4_block)
+EDGE(Q4_BLOCK, q4_block)
+STEP(Q4_TILED, q4_tiled)
+EDGE(Q4_TILED, q4_tiled)
+STEP(Q4TP, q4tp)
+EDGE(Q4TP, q4tp)
+STEP(Q4G, q4g) /* its rows end with whole groups: no edge */
 
 static uint64_t q4tp_unpack(const void *ctx, const uint64_t r[FEW_ROWS], uint64_t i) {
     return ladder_unpack(&((const struct q4 *)ctx)->ladders, r, i);
