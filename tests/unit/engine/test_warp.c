@@ -340,6 +340,41 @@ static csn_expert_stats stats_of(csn_model *m) {
     return s;
 }
 
+/* What a token costs, exactly: a change that reads more must show here (it once took weeks to be
+ * noticed elsewhere). Each token asks three layers for two experts of 12,288 bytes. */
+static void reads_and_bytes_of_a_token(void **state) {
+    enum { N_LAYERS = 3, TOP_K = 2 };
+    static const struct {
+        const char *name;
+        uint64_t n_cached;
+        uint64_t misses[2];                /* token by token; all at once: every expert once */
+    } list[] = {{"vq3r-base", 4, {25, 7}}, /* its usage.waste has seven experts, too */
+                {"vq3r-base", 100, {7, 7}},
+                {"vq4p-k3", 4, {26, 7}},
+                {"vq4p-k3", 100, {7, 7}}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+        struct how how = {.cache_bytes = list[i].n_cached * RECORD, .n_threads = 1};
+        for (int at_once = 0; at_once < 2; at_once++) {
+            csn_model *m = open_model(list[i].name, &how);
+            csn_session *s = new_session(m, CSN_KV_F32);
+            uint32_t step = at_once ? N_PROMPT : 1;
+            for (uint32_t k = 0; k < N_PROMPT; k += step) {
+                eval(s, prompt + k, step);
+            }
+            csn_expert_stats got = stats_of(m);
+            if (!at_once) {
+                assert_int_equal(got.hits + got.misses, N_PROMPT * N_LAYERS * TOP_K);
+            }
+            assert_int_equal(got.misses, list[i].misses[at_once]);
+            assert_int_equal(got.reads, got.misses);
+            assert_int_equal(got.bytes, got.misses * RECORD);
+            csn_session_free(s);
+            csn_model_free(m);
+        }
+    }
+}
+
 static void copy_file(void *ctx, csn_str name) {
     char from[512];
     char to[512];
@@ -431,6 +466,7 @@ int main(void) {
         cmocka_unit_test(a_saved_session_goes_on),
         cmocka_unit_test(damaged_sessions_are_refused),
         cmocka_unit_test(other_models_are_not_saved),
+        cmocka_unit_test(reads_and_bytes_of_a_token),
         cmocka_unit_test(usage_saves_reads),
         cmocka_unit_test(same_bits_however_it_is_run),
     };
