@@ -19,7 +19,7 @@ enum {
     RATE_MEMORY = 2048 /* lists after which a rate has faded out */
 };
 
-#define HALF_LIFE_DECAY 0.98930f /* per list: 2^(-1/64) */
+#define HALF_LIFE_DECAY 0.98923f /* per list: 2^(-1/64); docs/warp.md has others */
 #define LONG_TOKENS 6.0f         /* not expected back sooner: a guess may take its place */
 #define NEVER_GOES (-DBL_MAX)
 
