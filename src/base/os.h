@@ -10,6 +10,9 @@
 /* Puts zeroed, read-only memory in place of whole pages of a mapping. May be called in a signal
  * handler. False when the system refuses. */
 bool csn_os_zero_pages(void *page, size_t bytes);
+/* Makes pages of our own memory be there, whatever they hold already; where the system cannot, they
+ * come when they are first touched. */
+void csn_os_populate(void *page, size_t bytes);
 /* Gives whole pages of our own memory back to the system; what they held is lost. */
 void csn_os_discard(void *page, size_t bytes);
 /* Pages that this process had to wait for because the system took them away, or because a mapped

@@ -413,6 +413,15 @@ csn_fs *csn_fs_os(void) {
     return &fs;
 }
 
+void csn_os_populate(void *page, size_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+    (void)madvise(page, bytes, MADV_POPULATE_WRITE);
+#else
+    (void)page;
+    (void)bytes;
+#endif
+}
+
 void csn_os_discard(void *page, size_t bytes) {
 #ifdef MADV_DONTNEED
     (void)madvise(page, bytes, MADV_DONTNEED);

@@ -10,16 +10,44 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/os.h"
+#include "base/threads.h"
 #include "store/experts_internal.h"
 
 enum {
     STALL_MS = 30000,
     TICK_MS = 20, /* how soon a waiting caller notices that it was cancelled */
     WINDOW_BYTES = 32 << 20,
-    GUESS_MEMORY = 64
+    GUESS_MEMORY = 64,
+    POPULATE_FROM = 64 << 20, /* bytes */
+    POPULATE_STEP = 8 << 20
 };
 
 /* ---- made and freed ---- */
+
+/* Touches the slots before reads do: memory that a virtual machine has to get from its host first
+ * costs seconds a gigabyte, while a caller waits. */
+static void *populate(void *arg) {
+    csn_experts *e = arg;
+    uint64_t total = e->cache.n_slots * e->cache.slot_bytes;
+    bool goes_on = true;
+    for (uint64_t at = 0; at < total && goes_on; at += POPULATE_STEP) {
+        uint64_t n = total - at < POPULATE_STEP ? total - at : POPULATE_STEP;
+        csn_os_populate(e->cache.memory + at, (size_t)n);
+        pthread_mutex_lock(&e->mutex);
+        goes_on = e->is_populating && !e->is_stopping;
+        pthread_mutex_unlock(&e->mutex);
+    }
+    return NULL;
+}
+
+/* Without the thread the slots are touched by reads. */
+static void start_populating(csn_experts *e) {
+    caisson_error ignored;
+    e->is_populating = true;
+    e->has_populator = e->cache.n_slots * e->cache.slot_bytes >= POPULATE_FROM &&
+                       csn_thread_start(populate, e, &e->populator, &ignored) == CAISSON_OK;
+}
 
 static void init_sync(csn_experts *e) {
     pthread_condattr_t attr;
@@ -66,6 +94,7 @@ caisson_status csn_experts_new(const csn_expert_map *map, const csn_expert_optio
         csn_experts_free(e);
         return status;
     }
+    start_populating(e);
     *ret = e;
     return CAISSON_OK;
 }
@@ -75,6 +104,9 @@ void csn_experts_free(csn_experts *e) {
         return;
     }
     csn_experts_stop(e);
+    if (e->has_populator) {
+        pthread_join(e->populator, NULL);
+    }
     pthread_cond_destroy(&e->done);
     pthread_cond_destroy(&e->work);
     pthread_mutex_destroy(&e->mutex);
@@ -454,6 +486,7 @@ uint64_t csn_experts_shrink(csn_experts *e, uint64_t cache_bytes) {
     csn_expert_cache *c = &e->cache;
     uint64_t n = cache_bytes / c->slot_bytes;
     pthread_mutex_lock(&e->mutex);
+    e->is_populating = false;
     csn_expert_cache_shrink(c, n < c->n_slots ? (uint32_t)n : c->n_slots);
     uint64_t left = count_slots(e) * c->slot_bytes;
     pthread_mutex_unlock(&e->mutex);

@@ -78,10 +78,13 @@ struct csn_experts {
     uint32_t clock;           /* experts asked for */
     uint64_t n_blocks_done;   /* grows as long as the disk gives something */
     bool is_stopping;
+    bool is_populating; /* false ends it */
 
     uint32_t n_readers;
     pthread_t readers[CSN_EXPERT_READERS];
     csn_uring *uring; /* NULL: the readers read */
+    bool has_populator;
+    pthread_t populator;
 };
 
 /* Opens files for direct reads as far as the system lets us, and starts the reading hands. */
