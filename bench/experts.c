@@ -36,7 +36,7 @@ static void fail(const caisson_error *err) {
 static void make_map(struct setup *s, const char *path, uint64_t record, uint32_t n_layers,
                      double skew) {
     caisson_error err;
-    uint64_t size;
+    uint64_t size = 0;
     if (csn_fs_open(csn_fs_os(), path, CSN_OPEN_READ, &s->file, &err) != CAISSON_OK ||
         csn_file_size(s->file, &size, &err) != CAISSON_OK) {
         fail(&err);
