@@ -2,9 +2,18 @@
 /* A model by its path: a .cmf file (or any of its shards), or a .waste directory. */
 #include "api_internal.h"
 
+#include "base/limits.h"
 #include "store/usage.h"
 
-#include "base/limits.h"
+static void on_log(void *ctx, csn_log_level level, const char *line) {
+    const caisson_open_options *o = ctx;
+    (void)level;
+    o->on_log(o->log_ctx, CAISSON_LOG_WARN, line);
+}
+
+static csn_log log_of(const caisson_open_options *o) {
+    return (csn_log){o->on_log != NULL ? on_log : NULL, (void *)(uintptr_t)o, CSN_LOG_WARN};
+}
 
 caisson_status csn_api_open_container(const char *path, const caisson_open_options *o,
                                       csn_api_container *ret, csn_api_signed *files,
@@ -17,13 +26,8 @@ caisson_status csn_api_open_container(const char *path, const caisson_open_optio
         return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = path,
                         .what = "a .waste directory has no signature: it is many files");
     }
-    return csn_warp_open(fs, path, NULL, &ret->warp, err);
-}
-
-static void on_log(void *ctx, csn_log_level level, const char *line) {
-    const caisson_open_options *o = ctx;
-    (void)level;
-    o->on_log(o->log_ctx, CAISSON_LOG_WARN, line);
+    csn_log log = log_of(o);
+    return csn_warp_open(fs, path, &log, &ret->warp, err);
 }
 
 caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o,
@@ -54,7 +58,7 @@ caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o,
     *ret_max_ubatch = share.n_ubatch;
     csn_expert_options eo = {
         .cache_bytes = share.cache_bytes, .least_bytes = plan.min_cache_bytes, .io = io[o->io]};
-    csn_log log = {o->on_log != NULL ? on_log : NULL, (void *)(uintptr_t)o, CSN_LOG_WARN};
+    csn_log log = log_of(o);
     if (stream == NULL) {
         return CAISSON_OK;
     }

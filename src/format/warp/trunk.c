@@ -77,10 +77,8 @@ static void join_rows(csn_shape *s) {
 static caisson_status find_dtype(const struct raw *r, const csn_dtype **ret, caisson_error *err) {
     *ret = csn_dtype_by_warp(r->fmt);
     if (*ret == NULL) {
-        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .tensor = r->name,
-                        .what = r->fmt == 1 ? "fmt 1 (F16) is reserved, no reader knows its layout"
-                                            : "unknown fmt",
-                        .want = CSN_STR("0, 2, 3 or 7"), .has_numbers = true, .got_u = r->fmt);
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .tensor = r->name, .what = "unknown fmt",
+                        .want = CSN_STR("0, 1, 2, 3 or 7"), .has_numbers = true, .got_u = r->fmt);
     }
     return CAISSON_OK;
 }

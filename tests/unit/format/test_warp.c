@@ -478,7 +478,7 @@ static void damaged_manifests_are_refused(void **state) {
         {"\"moe_intermediate_size\": 64", "\"moe_intermediate_size\": 1048576", CAISSON_E_BOUNDS,
          "layers", "1"},
         /* trunk */
-        {"\"fmt\": 2", "\"fmt\": 1", CAISSON_E_UNSUPPORTED, "trunk", "model.embed_tokens.weight"},
+        {"\"fmt\": 2", "\"fmt\": 1", CAISSON_E_BOUNDS, "trunk", "model.embed_tokens.weight"},
         {"\"fmt\": 2", "\"fmt\": 9", CAISSON_E_UNSUPPORTED, "trunk", "model.embed_tokens.weight"},
         {"\"fmt\": 2", "\"fmt\": 3", CAISSON_E_BOUNDS, "trunk", "model.embed_tokens.weight"},
         {"\"group\": 128", "\"group\": 64", CAISSON_E_UNSUPPORTED, "trunk",
@@ -529,6 +529,25 @@ static void damaged_manifests_are_refused(void **state) {
         f.w = NULL;
         end(&f);
     }
+}
+
+/* fmt 1: nobody writes it, but the format has it: binary16, row by row, no scales. */
+static void f16_in_the_trunk(void **state) {
+    static const char f32[] =
+        "\"fmt\": 0,\n   \"off\": 352360,\n   \"shape\": [\n    128\n   ],\n   "
+        "\"bytes\": 512";
+    (void)state;
+    fixture f;
+    uint8_t bytes[256];
+    begin(&f, "vq3r-base.waste");
+    warp_edit(&f.fs, f32, "\"fmt\": 1, \"off\": 352360, \"shape\": [128], \"bytes\": 256");
+    ASSERT_OK(open_it(&f), &f.err);
+    const csn_tensor *t = csn_directory_find(&f.w->dir, CSN_STR("model.norm.weight"));
+    assert_string_equal(t->dtype->name, "f16");
+    assert_int_equal(t->nbytes, 256);
+    ASSERT_OK(csn_warp_read_tensor(f.w, (uint32_t)(t - f.w->dir.tensors), bytes, &f.err), &f.err);
+    assert_memory_equal(bytes, warp_node(&f.fs, "trunk.bin")->bytes + 352360, 256);
+    end(&f);
 }
 
 static void rotary_rules_are_those_of_the_format(void **state) {
@@ -724,6 +743,7 @@ int main(void) {
         cmocka_unit_test(crc_is_that_of_zlib),
         cmocka_unit_test(indices_stay_inside_small_books),
         cmocka_unit_test(damaged_manifests_are_refused),
+        cmocka_unit_test(f16_in_the_trunk),
         cmocka_unit_test(rotary_rules_are_those_of_the_format),
         cmocka_unit_test(flags_count_by_their_presence),
         cmocka_unit_test(an_inner_config_has_a_prefix),
