@@ -19,7 +19,8 @@ static void fmt_finds_its_row(void **state) {
     assert_string_equal(csn_dtype_by_warp(2)->name, "q8g");
     assert_string_equal(csn_dtype_by_warp(3)->name, "q4g");
     assert_string_equal(csn_dtype_by_warp(7)->name, "q3g");
-    assert_null(csn_dtype_by_warp(1));
+    assert_string_equal(csn_dtype_by_warp(1)->name, "f16");
+    assert_null(csn_dtype_by_warp(4)); /* of expert records */
     assert_null(csn_dtype_by_warp(9));
     assert_null(csn_dtype_by_warp(UINT32_MAX)); /* CSN_NO_ID is not a fmt */
 }
