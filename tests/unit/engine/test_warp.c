@@ -98,7 +98,7 @@ static void run(const char *name, csn_compute compute, const struct how *how, st
 static csn_json *answers;
 
 static double number(const csn_jval *v) {
-    double x = NAN;
+    double x = 0;
     assert_true(csn_jval_f64(v, &x));
     return x;
 }
