@@ -61,7 +61,7 @@ int main(int argc, char **argv) {
     uint64_t t0 = csn_now_ns();
     must(csn_vq_sample(x, rows, cols, &r, SAMPLE, sample, &n_sample, &err), &err);
     must(csn_vq_train(sample, n_sample, coding, &r, pool, books, &err), &err);
-    double train_s = since(t0), encode_s = INFINITY;
+    double train_s = since(t0), encode_s = (double)INFINITY;
     csn_vq_encoder_init(e, coding, books);
     for (int i = 0; i < 5; i++) {
         t0 = csn_now_ns();
