@@ -81,7 +81,8 @@ static void put_result(csn_jw *w, const char *key, const result *r) {
     csn_jw_object_end(w);
 }
 
-static int print_result(const job *j, const caisson_model *model, const result *pp, const result *tg) {
+static int print_result(const job *j, const caisson_model *model, const result *pp,
+                        const result *tg) {
     uint64_t bytes = caisson_model_bytes_per_token(model);
     uint32_t threads = caisson_session_n_threads(j->session);
     if (!cli_has(j->args, "json")) {

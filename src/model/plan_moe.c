@@ -160,7 +160,7 @@ static caisson_status plan_matrices(struct csn_maker *m, uint32_t i, csn_moe *mo
         l->ffn = width > l->ffn ? (uint32_t)width : l->ffn;
     }
     uint64_t all = m->plan->bytes_per_token - before;
-    m->plan->bytes_per_token = before + all / n * moe->top_k;
+    m->plan->bytes_per_token = before + (n != 0 ? all / n : 0) * moe->top_k;
     plan_stream(m, i, moe);
     return CAISSON_OK;
 }

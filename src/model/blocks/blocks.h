@@ -90,9 +90,9 @@ typedef struct csn_moe_memory {
     float *gate, *up;           /* [max_n][max_ffn] */
     float *latent_x, *latent_y; /* [max_n][max_latent] */
     /* of streamed experts */
-    uint32_t *ids;      /* [max_experts] those that were chosen */
-    uint8_t *is_chosen; /* [max_experts] */
-    uint32_t *at;       /* [CSN_VQ_ROWS] where each pick's result is */
+    uint32_t *ids;                /* [max_experts] those that were chosen */
+    uint8_t *is_chosen;           /* [max_experts] */
+    uint32_t *at;                 /* [CSN_VQ_ROWS] where each pick's result is */
     const csn_progress *progress; /* asked while a read is waited for; or NULL */
     csn_vq_memory vq;
 } csn_moe_memory;
