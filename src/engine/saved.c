@@ -200,11 +200,13 @@ caisson_status csn_session_save(csn_session *s, csn_fs *fs, const char *path, ca
         return CSN_FAIL(err, CAISSON_E_ARG, .what = "an empty session: there is nothing to save");
     }
     CSN_TRY(csn_session_settle(s, err));
-    CSN_TRY(csn_buf_printf(&temp, err, "%s.tmp", path));
-    if (fs->ops->exists(fs, temp.ptr)) { /* left behind by a killed writer */
+    caisson_status status = csn_buf_printf(&temp, err, "%s.tmp", path);
+    if (status == CAISSON_OK && fs->ops->exists(fs, temp.ptr)) { /* of a killed writer */
         (void)fs->ops->remove(fs, temp.ptr, &ignored);
     }
-    caisson_status status = csn_fs_open(fs, temp.ptr, CSN_OPEN_CREATE_PRIVATE, &st.f, err);
+    if (status == CAISSON_OK) {
+        status = csn_fs_open(fs, temp.ptr, CSN_OPEN_CREATE_PRIVATE, &st.f, err);
+    }
     if (status == CAISSON_OK) {
         status = save_to(s, &st, &z);
         csn_file_close(st.f);
