@@ -65,6 +65,11 @@ static caisson_status blend(struct csn_maker *m, const csn_tensor *t, csn_matrix
         csn_matrix mat;
         CSN_TRY(find(m, m->parts[i].skill, t, &mine, err));
         CSN_TRY(csn_plan_matrix(m, mine != NULL ? mine : t, &mat, err));
+        if (mat.data == NULL) {
+            return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = t->name,
+                            .what = "a blend needs an expert that is streamed; without a budget it "
+                                    "is in memory");
+        }
         add_scaled(&mat, m->parts[i].weight, n, sum);
     }
     *ret = csn_matrix_make(csn_dtype_by_name(CSN_STR("f32")), &t->shape, sum, n * sizeof(float));

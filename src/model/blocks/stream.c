@@ -130,6 +130,11 @@ static caisson_status run_records(const struct run *r, uint32_t n_ids, caisson_e
     return run_in_order(r, n_ids, err);
 }
 
+/* A matrix that has data is a skill's, which stays in memory. */
+static void give_data(csn_weight *w, const uint8_t *bytes) {
+    w->m.data = w->m.data != NULL ? w->m.data : bytes;
+}
+
 /* Experts that are three matrices of a .cmf. */
 static caisson_status run_matrices(const struct run *r, uint32_t n_ids, caisson_error *err) {
     for (uint32_t i = 0; i < n_ids; i++) {
@@ -137,9 +142,9 @@ static caisson_status run_matrices(const struct run *r, uint32_t n_ids, caisson_
         const uint8_t *pieces[CSN_EXPERT_MAX_PIECES];
         CSN_TRY(csn_experts_take(r->experts, &id, pieces, err));
         csn_expert e = r->moe->experts[id];
-        e.gate.m.data = pieces[0];
-        e.up.m.data = pieces[1];
-        e.down.m.data = pieces[2];
+        give_data(&e.gate, pieces[0]);
+        give_data(&e.up, pieces[1]);
+        give_data(&e.down, pieces[2]);
         csn_moe_run(r->ops, r->plan, r->moe, r->mem, id, &e, r->top_k, r->x, r->y, r->n);
     }
     return CAISSON_OK;

@@ -20,6 +20,7 @@ struct how {
     csn_expert_io io;
     bool no_mmap, looks_ahead;
     uint32_t n_ubatch;
+    const char *skill;
 };
 
 static void convert(const char *family, const char *quant, const char *target) {
@@ -66,8 +67,11 @@ static float *run(const char *path, csn_compute compute, const struct how *how, 
     caisson_error err = {0};
     csn_model *m = open_model(path, how);
     csn_session *s;
-    csn_session_options o = {
-        .n_ctx = 64, .n_ubatch = how->n_ubatch, .n_threads = 2, .compute = compute};
+    csn_session_options o = {.n_ctx = 64,
+                             .n_ubatch = how->n_ubatch,
+                             .n_threads = 2,
+                             .compute = compute,
+                             .skill = how->skill};
     int32_t ids[N_TOKENS];
     tiny_check(csn_session_new(m, &o, &s, &err), &err);
     uint32_t vocab = csn_session_n_vocab(s);
@@ -119,6 +123,38 @@ static void same_bits_as_mapped(void **state) {
     check("qwen2_moe", "f16");
 }
 
+/* Experts that a skill replaces are the skill's, the others come from the disk; a blend would need
+ * both at once. */
+static void skills_on_experts(void **state) {
+    static const char *const a[] = {"model.layers.1.mlp.experts.0.up_proj.weight",
+                                    "model.layers.2.mlp.experts.3.down_proj.weight", NULL};
+    static const char *const b[] = {"model.layers.1.mlp.experts.1.gate_proj.weight", NULL};
+    static const struct how mapped = {.skill = "a"};
+    static const struct how base = {0};
+    static const struct how streamed = {.n_cached = 4, .skill = "a"};
+    (void)state;
+    const char *path = temp_path("skills.cmf");
+    size_t bytes;
+    tiny_write(&(tiny_options){.n_experts = 4, .skill = a, .skill_b = b, .dtype = "q8_row"}, path);
+    float *want = run(path, CSN_COMPUTE_F32, &mapped, &bytes);
+    float *plain = run(path, CSN_COMPUTE_F32, &base, &bytes);
+    float *got = run(path, CSN_COMPUTE_F32, &streamed, &bytes);
+    assert_memory_not_equal(want, plain, bytes);
+    assert_memory_equal(got, want, bytes);
+    free(want);
+    free(plain);
+    free(got);
+
+    caisson_error err = {0};
+    csn_session *s;
+    csn_model *m = open_model(path, &(struct how){.n_cached = 4});
+    csn_plan_part parts[2] = {{CSN_STR("a"), 0.5f}, {CSN_STR("b"), 0.5f}};
+    tiny_check(csn_session_new(m, &(csn_session_options){.n_ctx = 16}, &s, &err), &err);
+    assert_int_equal(csn_session_set_blend(s, parts, 2, &err), CAISSON_E_UNSUPPORTED);
+    csn_session_free(s);
+    csn_model_free(m);
+}
+
 static void a_model_without_experts_streams_nothing(void **state) {
     csn_cmf *cmf;
     csn_store *store;
@@ -138,6 +174,7 @@ static void a_model_without_experts_streams_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_as_mapped),
+        cmocka_unit_test(skills_on_experts),
         cmocka_unit_test(a_model_without_experts_streams_nothing),
     };
     return cmocka_run_group_tests(tests, temp_dir_make, temp_dir_remove);
