@@ -94,7 +94,8 @@ static float round_scale(float x, uint16_t *ret) {
 /* Multiples of the scale that the largest weight may be, around either end of the codes. */
 static void make_targets(csn_codes c, float target[N_TARGETS]) {
     for (int i = 0; i < N_STEPS; i++) {
-        double d = 0.3 * (i - N_STEPS / 2);
+        int from_middle = i - N_STEPS / 2;
+        double d = 0.3 * from_middle;
         target[i] = (float)((double)c.lo - d);
         target[N_STEPS + i] = (float)((double)c.hi + d);
     }

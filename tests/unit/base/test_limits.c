@@ -161,6 +161,11 @@ static void our_own_limits_count(void **state) {
     assert_int_equal(getrlimit(RLIMIT_DATA, &old), 0);
     struct rlimit r = {.rlim_cur = before.bytes - 4096, .rlim_max = old.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_DATA, &r), 0);
+    struct rlimit set;
+    assert_int_equal(getrlimit(RLIMIT_DATA, &set), 0);
+    if (set.rlim_cur != r.rlim_cur) {
+        skip(); /* qemu-user says yes and does nothing */
+    }
     csn_memory_limit now = csn_memory_limit_get();
     assert_int_equal(setrlimit(RLIMIT_DATA, &old), 0);
     assert_int_equal(now.bytes, before.bytes - 4096);
