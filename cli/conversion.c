@@ -308,6 +308,7 @@ int cli_convert(const cli_args *args, const char *source, const char *target,
         .trunk_bits = what->trunk_bits,
         .reference_encoder = what->reference_encoder,
         .mean_bits = what->mean_bits,
+        .bits_over = what->bits_over,
         .outliers = what->outliers,
         .calibrate = what->calibrate.ptr,
         .calibrate_n = what->calibrate.n,
@@ -374,7 +375,11 @@ static int parse_rule(const cli_args *args, const char *text, char **copy,
 static const struct {
     const char *option, *types[2];
 } wants[] = {
-    {"bits", {"vbit", "vbit_ro"}}, {"outliers", {"q1s", "q1t"}}, {"calibrate", {"q1s", "q1t"}}};
+    {"bits", {"vbit", "vbit_ro"}},
+    {"bits-over", {"vbit", "vbit_ro"}},
+    {"outliers", {"q1s", "q1t"}},
+    {"calibrate", {"q1s", "q1t"}},
+};
 
 static bool is_one_of(const char *type, const char *const types[2]) {
     return type != NULL && (strcmp(type, types[0]) == 0 || strcmp(type, types[1]) == 0);
@@ -382,8 +387,8 @@ static bool is_one_of(const char *type, const char *const types[2]) {
 
 /* Options that mean something for one kind of target only. */
 static int check_target_options(const cli_args *args, const char *target) {
-    static const char *const of_cmf[] = {"quant",     "tensor",  "bits",          "outliers",
-                                         "calibrate", "encoder", "shard-max-size"};
+    static const char *const of_cmf[] = {"quant",    "tensor",    "bits",    "bits-over",
+                                         "outliers", "calibrate", "encoder", "shard-max-size"};
     static const char *const of_waste[] = {"expert-quant", "trunk-bits"};
     bool is_waste = target != NULL && cli_is_waste(target);
     const char *const *refused = is_waste ? of_cmf : of_waste;
@@ -444,6 +449,7 @@ int cli_conversion_run(const cli_args *args, const cli_convert_job *texts) {
         what.overwrite = cli_has(args, "force");
         what.reference_encoder = strcmp(cli_text(args, "encoder", "search"), "reference") == 0;
         what.mean_bits = cli_real(args, "bits", 0);
+        what.bits_over = cli_text(args, "bits-over", NULL);
         what.outliers = cli_real(args, "outliers", 0);
         if (cli_has(args, "outliers") && what.outliers == 0) {
             what.outliers = -1;
@@ -463,6 +469,11 @@ int cli_conversion_run(const cli_args *args, const cli_convert_job *texts) {
 
 static const char *encoder_choice(unsigned i) {
     static const char *const names[] = {"search", "reference", NULL};
+    return names[i];
+}
+
+static const char *bits_over_choice(unsigned i) {
+    static const char *const names[] = {"tensor", "experts", "layers", NULL};
     return names[i];
 }
 
@@ -490,6 +501,15 @@ const cli_option cli_conversion_options[] = {
      .help = "Types vbit and vbit_ro: bits a weight, as the mean over the rows of a tensor; loud "
              "rows get more, quiet ones fewer",
      .by_default = "4.25"},
+    {.name = "bits-over",
+     .kind = CLI_CHOICE,
+     .value = "WHAT",
+     .choices = bits_over_choice,
+     .help =
+         "Types vbit and vbit_ro: whose rows share the bits: those of each tensor, of a layer's "
+         "experts (each projection by itself), or of a projection in all layers; loud tensors "
+         "then get more. The source is read twice",
+     .by_default = "tensor"},
     {.name = "outliers",
      .kind = CLI_REAL,
      .value = "SHARE",

@@ -6,8 +6,8 @@
 #include "cli.h"
 
 extern const cli_option cli_target_options[];     /* --output --force */
-extern const cli_option cli_conversion_options[]; /* --tensor --bits --outliers --encoder --threads
-                                                   */
+extern const cli_option cli_conversion_options[]; /* --tensor --bits --bits-over --outliers
+                                                      --encoder --threads */
 
 typedef struct cli_text_file { /* a text that was read; ptr NULL = none */
     const char *ptr;
@@ -24,6 +24,7 @@ typedef struct cli_convert_job {
     bool overwrite;
     bool reference_encoder;
     double mean_bits;        /* vbit, vbit_ro; 0 = the default */
+    const char *bits_over;   /* vbit, vbit_ro; NULL = tensor */
     double outliers;         /* q1s, q1t; 0 = the default, negative = none */
     cli_text_file calibrate; /* the model reads it before; the source is a .cmf */
     cli_text_file eval;      /* both models are scored on it; the source is a .cmf */

@@ -66,6 +66,10 @@ typedef struct caisson_convert_options {
      * experts in "vq3r" (NULL), "vq2r" or "vq4p"; the other matrices in 4 bits (0) or 8. */
     const char *expert_quant;
     uint32_t trunk_bits;
+    /* vbit, vbit_ro: whose rows have mean_bits together. "tensor" (NULL): those of each tensor;
+     * "experts": of all experts of a layer, a projection by itself; "layers": of a projection in
+     * all layers. A loud tensor then gets more bits than a quiet one; the source is read twice. */
+    const char *bits_over;
 } caisson_convert_options;
 
 /* target NULL: source is a .cmf file, and is changed in its place: new payloads go behind its end,

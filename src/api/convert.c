@@ -2,6 +2,8 @@
 /* Conversion: names of tensor types become table rows, reports become C strings. */
 #include "convert/convert.h"
 
+#include <string.h>
+
 #include "api_internal.h"
 
 const char *caisson_quant_name(uint32_t i) {
@@ -22,6 +24,19 @@ caisson_status csn_api_find_quant(const char *name, const csn_dtype **ret, caiss
     }
     *ret = d;
     return CAISSON_OK;
+}
+
+/* Spelled as in the command's option. */
+static caisson_status find_bits_over(const char *name, csn_bits_over *ret, caisson_error *err) {
+    static const char *const names[] = {"tensor", "experts", "layers"};
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (name == NULL || strcmp(name, names[i]) == 0) {
+            *ret = (csn_bits_over)i;
+            return CAISSON_OK;
+        }
+    }
+    return CSN_FAIL(err, CAISSON_E_ARG, .what = "bits_over must be tensor, experts or layers",
+                    .got = csn_str_from(name));
 }
 
 typedef struct bridge {
@@ -120,6 +135,7 @@ caisson_status caisson_convert(const char *source, const char *target,
                  "expert_quant and trunk_bits are for WARP directories");
     CSN_API_NEED(o.trunk_bits == 0 || o.trunk_bits == 4 || o.trunk_bits == 8, err,
                  "trunk_bits must be 4 or 8");
+    CSN_TRY(find_bits_over(o.bits_over, &co.bits_over, err));
     if (o.quant != NULL) {
         CSN_TRY(csn_api_find_quant(o.quant, &co.quant, err));
     }

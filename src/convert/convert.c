@@ -10,6 +10,7 @@
 #include "base/hash64.h"
 #include "base/size.h"
 #include "caisson/limits.h"
+#include "convert/bits_over.h"
 #include "convert/header.h"
 #include "convert/tensor.h"
 #include "convert/to_warp.h"
@@ -75,9 +76,10 @@ static caisson_status hash_files(job *j) {
 static caisson_status make_fingerprint(job *j) {
     csn_buf *f = &j->fingerprint;
     f->len = 0;
-    CSN_TRY(csn_buf_printf(f, j->err, "caisson 3 %d %.9g %.9g %016" PRIx64,
-                           (int)j->o->encode.encoder, (double)j->o->encode.mean_bits,
-                           (double)j->o->encode.keep, csn_hash64(j->header.ptr, j->header.len)));
+    CSN_TRY(csn_buf_printf(f, j->err, "caisson 3 %d %d %.9g %.9g %016" PRIx64,
+                           (int)j->o->encode.encoder, (int)j->o->bits_over,
+                           (double)j->o->encode.mean_bits, (double)j->o->encode.keep,
+                           csn_hash64(j->header.ptr, j->header.len)));
     for (uint32_t i = 0; i < j->source->n_files; i++) {
         if (j->source->cmf != NULL) {
             const csn_cmf_envelope *e = &csn_cmf_file_of(j->source->cmf, i)->envelope;
@@ -110,8 +112,9 @@ static caisson_status make_writer(job *j, csn_cmf_set **ret, uint32_t *ret_n_don
         t[i] = (csn_cmf_plan_tensor){.name = item->name, .dtype = item->to, .shape = item->shape};
         t[i].nbytes = item->source->nbytes;
         if (!item->is_copied) {
-            status =
-                csn_encoded_nbytes(item->to, &item->shape, &j->o->encode, &t[i].nbytes, j->err);
+            csn_encode_options o = j->o->encode;
+            o.bits_bias = item->bits_bias;
+            status = csn_encoded_nbytes(item->to, &item->shape, &o, &t[i].nbytes, j->err);
         }
     }
     plan.tensors = t;
@@ -165,6 +168,7 @@ static caisson_status encode(job *j, const csn_convert_item *item, const float *
         return CAISSON_OK;
     }
     csn_encode_options o = j->o->encode;
+    o.bits_bias = item->bits_bias;
     float *col_rms = NULL;
     CSN_TRY(find_columns(j, item, &col_rms));
     o.col_rms = col_rms;
@@ -227,17 +231,12 @@ static caisson_status copy_tensor(job *j, csn_convert_item *item) {
 
 static caisson_status convert_tensor(job *j, csn_convert_item *item) {
     csn_tensor_watch watch = {tell, j};
-    uint64_t n = 0, f32_bytes;
-    void *x = NULL;
+    uint64_t n;
+    float *x;
     csn_buf encoded = CSN_BUF_INIT(SIZE_MAX / 2);
     csn_str bytes = {0};
     double error = 0;
-    if (!csn_shape_count(&item->shape, &n) || !csn_mul(n, sizeof(float), &f32_bytes) ||
-        f32_bytes > SIZE_MAX) {
-        return CSN_FAIL(j->err, CAISSON_E_BOUNDS, .tensor = item->name,
-                        .what = "tensor is too large");
-    }
-    CSN_TRY(csn_alloc_aligned((size_t)f32_bytes, &x, j->err));
+    CSN_TRY(csn_tensor_alloc_f32(item, &x, &n, j->err));
     caisson_status status =
         csn_tensor_read_f32(j->source, item, j->pool, &j->piece, &watch, x, j->err);
     if (status == CAISSON_OK) {
@@ -251,7 +250,7 @@ static caisson_status convert_tensor(job *j, csn_convert_item *item) {
             }
         }
     }
-    if (status == CAISSON_OK && bytes.ptr != x) {
+    if (status == CAISSON_OK && bytes.ptr != (const char *)x) {
         status = csn_tensor_error(item, bytes, x, n, j->pool, &error, j->err);
     }
     if (status == CAISSON_OK) {
@@ -273,11 +272,7 @@ static void begin_progress(job *j, uint32_t n_done) {
     j->n_done = 0;
     j->n_total = 0;
     for (uint32_t i = 0; i < j->plan.n; i++) {
-        csn_convert_item *item = &j->plan.items[i];
-        uint64_t n_bytes = item->source->nbytes;
-        if (j->source->cmf == NULL) { /* it may be a part of the source's */
-            n_bytes = n_bytes / csn_convert_source_rows(item->source) * item->shape.dim[0];
-        }
+        uint64_t n_bytes = csn_convert_item_bytes(j->source, &j->plan.items[i]);
         j->n_total += n_bytes;
         j->n_done += i < n_done ? n_bytes : 0;
     }
@@ -424,6 +419,7 @@ static caisson_status run_all(job *j, const char *path) {
     CSN_TRY(csn_convert_header(j->source, j->o->quant, j->files, j->source->n_files, &j->header,
                                j->err));
     CSN_TRY(check_header(j));
+    CSN_TRY(csn_convert_share_bits(j->source, &j->plan, j->o, j->pool, &j->piece, j->err));
     return j->target != NULL ? run(j) : run_in_place(j, path);
 }
 

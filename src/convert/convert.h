@@ -20,6 +20,13 @@ typedef struct csn_convert_rule { /* --tensor PATTERN=TYPE; '*' and '?' as in a 
     const csn_dtype *dtype;
 } csn_convert_rule;
 
+/* Which tensors of vbit and vbit_ro have mean_bits together. */
+typedef enum csn_bits_over {
+    CSN_BITS_OVER_TENSOR,  /* each by itself */
+    CSN_BITS_OVER_EXPERTS, /* the experts of a layer, a projection by itself (CMF 3.2) */
+    CSN_BITS_OVER_LAYERS,  /* a projection in all layers, of all experts */
+} csn_bits_over;
+
 typedef struct csn_convert_report { /* one tensor written */
     csn_str name, source_name;
     const char *from, *to; /* tensor types */
@@ -34,7 +41,8 @@ typedef struct csn_convert_options {
     const csn_dtype *quant;        /* NULL = q8_row; of a .cmf: every tensor as it is */
     const csn_convert_rule *rules; /* [n_rules], the first match wins */
     uint32_t n_rules;
-    csn_encode_options encode;          /* row_bits and col_rms: NULL */
+    csn_encode_options encode;          /* bits_bias 0, col_rms NULL */
+    csn_bits_over bits_over;            /* whose rows share encode.mean_bits */
     const csn_calibration *calibration; /* what q1s and q1t weigh columns with; NULL = all alike */
     unsigned n_threads;                 /* 0 = all */
     bool overwrite;                     /* replace an existing target; else CAISSON_E_EXISTS */

@@ -503,7 +503,7 @@ static bool is_copied(const csn_source *s, const csn_convert_item *item,
                       const csn_convert_options *o) {
     csn_str name = csn_str_from(item->to->name);
     bool is_told = csn_str_starts(name, CSN_STR("vbit"))
-                       ? o->encode.mean_bits != 0
+                       ? o->encode.mean_bits != 0 || o->bits_over != CSN_BITS_OVER_TENSOR
                        : (csn_str_is(name, "q1s") || csn_str_is(name, "q1t")) &&
                              (o->encode.keep != 0 || o->calibration != NULL);
     return s->cmf != NULL && item->to == item->source->dtype && !is_told;

@@ -16,8 +16,9 @@ typedef struct csn_convert_item {
     uint32_t permute;        /* head_dim when rows lie interleaved (GGUF llama), else 0 */
     float add;               /* -1 where the source stores 1 + w */
     const csn_dtype *to;
-    bool is_copied; /* byte for byte: the source has this dtype already */
-    bool kept_f32;  /* a value that f16 cannot hold: `to` is f32 against the rules */
+    float bits_bias; /* of vbit and vbit_ro, beyond the options' mean_bits */
+    bool is_copied;  /* byte for byte: the source has this dtype already */
+    bool kept_f32;   /* a value that f16 cannot hold: `to` is f32 against the rules */
 } csn_convert_item;
 
 typedef struct csn_convert_plan {
@@ -48,6 +49,12 @@ caisson_status csn_convert_plan_dtypes(const csn_source *s, csn_convert_plan *pl
 static inline uint64_t csn_convert_source_rows(const csn_tensor *source) {
     const csn_shape *s = &source->shape;
     return s->n_dims == 3 ? s->dim[0] * s->dim[1] : s->dim[0];
+}
+/* Bytes of the source that a tensor is made of. */
+static inline uint64_t csn_convert_item_bytes(const csn_source *s, const csn_convert_item *item) {
+    return s->cmf != NULL
+               ? item->source->nbytes
+               : item->source->nbytes / csn_convert_source_rows(item->source) * item->shape.dim[0];
 }
 /* '*' any run of characters, '?' one. */
 bool csn_glob(csn_str pattern, csn_str name);

@@ -26,7 +26,7 @@ typedef struct csn_skill_add_options {
     csn_str selection;                          /* JSON of the record's selection; empty = none */
     csn_skill_family family;
     const csn_dtype *quant;       /* of matrices; NULL = each in the base's dtype */
-    csn_encode_options encode;    /* row_bits and col_rms: NULL */
+    csn_encode_options encode;    /* bits_bias 0, col_rms NULL */
     double min_delta;             /* tensors with a smaller delta are left out */
     unsigned n_threads;           /* 0 = all */
     const csn_progress *progress; /* bytes of the base compared */

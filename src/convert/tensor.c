@@ -215,6 +215,20 @@ static caisson_status read_warp_f32(const csn_source *s, const csn_tensor *t, cs
     return watch->fn(watch->ctx, t->nbytes, err);
 }
 
+caisson_status csn_tensor_alloc_f32(const csn_convert_item *item, float **ret, uint64_t *ret_n,
+                                    caisson_error *err) {
+    uint64_t n, n_bytes;
+    void *x;
+    if (!csn_shape_count(&item->shape, &n) || !csn_mul(n, sizeof(float), &n_bytes) ||
+        n_bytes > SIZE_MAX) {
+        return CSN_FAIL(err, CAISSON_E_BOUNDS, .tensor = item->name, .what = "tensor is too large");
+    }
+    CSN_TRY(csn_alloc_aligned((size_t)n_bytes, &x, err));
+    *ret = x;
+    *ret_n = n;
+    return CAISSON_OK;
+}
+
 caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *item,
                                    csn_pool *pool, csn_buf *buf, const csn_tensor_watch *watch,
                                    float *out, caisson_error *err) {

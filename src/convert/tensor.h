@@ -19,6 +19,9 @@ enum { CSN_PIECE_BYTES = 8 << 20 };
 caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *item,
                                    csn_pool *pool, csn_buf *piece, const csn_tensor_watch *watch,
                                    float *out, caisson_error *err);
+/* Room for the values of a tensor of the plan; csn_free_aligned. *ret_n: how many. */
+caisson_status csn_tensor_alloc_f32(const csn_convert_item *item, float **ret, uint64_t *ret_n,
+                                    caisson_error *err);
 /* x in another dtype: *out is replaced. CAISSON_E_BOUNDS: f16 cannot hold a value or scale. */
 caisson_status csn_tensor_encode(const csn_dtype *to, const csn_shape *shape, const float *x,
                                  const csn_encode_options *options, csn_pool *pool, csn_buf *out,

@@ -39,9 +39,7 @@ typedef enum csn_encoder {
 typedef struct csn_encode_options {
     csn_encoder encoder;
     float mean_bits; /* vbit, vbit_ro: mean width of the rows, 3 to 8; 0 = 4.25 */
-    /* vbit, vbit_ro: [rows] widths that the caller has chosen; NULL: so that the rows of this
-     * tensor alone have mean_bits. */
-    const uint8_t *row_bits;
+    float bits_bias; /* vbit, vbit_ro: what this tensor gets beyond mean_bits (csn_vbit_biases) */
     /* q1s, q1t: share of the weights that stay f16, at most 0.25; 0 = the dtype's own (q1s 0.01,
      * q1t none), negative = none. */
     float keep;

@@ -188,16 +188,11 @@ static caisson_status lay_out(csn_encode_job *job, const csn_shape *shape, csn_p
     bool has_offsets = job->dtype == &csn_dtype_vbit_ro;
     CSN_TRY(CSN_NEW((size_t)job->rows + 1, &rows->bits, err));
     CSN_TRY(CSN_NEW((size_t)job->rows + 1, &rows->at, err));
-    if (o->row_bits != NULL) {
-        memcpy(rows->bits, o->row_bits, (size_t)job->rows);
-    } else {
-        float *level;
-        CSN_TRY(CSN_NEW((size_t)job->rows + 1, &level, err));
-        csn_vbit_levels(job->x, shape, pool, level);
-        csn_vbit_widths(level, job->rows, o->mean_bits != 0 ? o->mean_bits : CSN_VBIT_MEAN_BITS, 0,
-                        rows->bits);
-        csn_free(level);
-    }
+    float *level;
+    CSN_TRY(CSN_NEW((size_t)job->rows + 1, &level, err));
+    csn_vbit_levels(job->x, shape, pool, level);
+    csn_vbit_widths(level, job->rows, csn_vbit_mean_bits(o), o->bits_bias, rows->bits);
+    csn_free(level);
     for (uint64_t r = 0; r < job->rows; r++) {
         rows->at[r + 1] = rows->at[r] + job->cols / 8 * rows->bits[r];
     }
@@ -244,7 +239,8 @@ static caisson_status about(const csn_shape *shape, const csn_encode_options *o,
         return CSN_FAIL(err, CAISSON_E_BOUNDS, .what = "vbit_ro has row offsets of 32 bits",
                         CSN_VALUES(UINT32_MAX, n));
     }
-    double mean = (double)(o->mean_bits != 0 ? o->mean_bits : CSN_VBIT_MEAN_BITS);
+    double mean = (double)csn_vbit_mean_bits(o) + (double)o->bits_bias;
+    mean = mean < 3 ? 3 : mean > 8 ? 8 : mean;
     *ret = prefix + (uint64_t)((double)n / 8 * mean);
     return CAISSON_OK;
 }

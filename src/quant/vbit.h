@@ -61,11 +61,20 @@ static inline unsigned csn_vbit_code(const uint8_t *row, unsigned bits, uint64_t
  * What a row needs grows with the logarithm of its largest magnitude, its level: the width is the
  * nearest of 3, 4, 5, 6 and 8 to mean_bits + level - mean of the levels. */
 #define CSN_VBIT_MEAN_BITS 4.25f
+static inline float csn_vbit_mean_bits(const csn_encode_options *o) {
+    return o->mean_bits != 0 ? o->mean_bits : CSN_VBIT_MEAN_BITS;
+}
 
 /* level[r] of each row of x. Same values for any number of threads. */
 void csn_vbit_levels(const float *x, const csn_shape *shape, csn_pool *pool, float *level);
 /* Widths of n rows; `bias`: more or fewer bits than mean_bits for these rows (0 for a tensor by
  * itself). */
 void csn_vbit_widths(const float *level, uint64_t n, float mean_bits, float bias, uint8_t *bits);
+/* One budget for a family of tensors: a loud one gets more bits than a quiet one, and the widths of
+ * all rows together have mean_bits as their mean, as far as widths from 3 to 8 can. Tensor i has
+ * the rows level[first[i]] to level[first[i + 1] - 1], at least one. bias: [n], for
+ * csn_vbit_widths. */
+void csn_vbit_biases(const float *level, const uint64_t *first, uint32_t n, float mean_bits,
+                     float *bias);
 
 #endif

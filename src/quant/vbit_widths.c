@@ -34,13 +34,62 @@ static uint8_t nearest(float want) {
     return best;
 }
 
-void csn_vbit_widths(const float *level, uint64_t n, float mean_bits, float bias, uint8_t *bits) {
+static float mean_level(const float *level, uint64_t n) {
     float sum = 0; /* one after the other: the bits of the reference */
     for (uint64_t r = 0; r < n; r++) {
         sum += level[r];
     }
-    float mean = sum / (float)n;
+    return sum / (float)n;
+}
+
+void csn_vbit_widths(const float *level, uint64_t n, float mean_bits, float bias, uint8_t *bits) {
+    float mean = mean_level(level, n);
     for (uint64_t r = 0; r < n; r++) {
         bits[r] = nearest(mean_bits + (level[r] - mean) + bias);
+    }
+}
+
+/* Widths of n rows, added up. */
+static uint64_t sum_widths(const float *level, uint64_t n, float mean_bits, float bias) {
+    float mean = mean_level(level, n);
+    uint64_t sum = 0;
+    for (uint64_t r = 0; r < n; r++) {
+        sum += nearest(mean_bits + (level[r] - mean) + bias);
+    }
+    return sum;
+}
+
+void csn_vbit_biases(const float *level, const uint64_t *first, uint32_t n, float mean_bits,
+                     float *bias) {
+    const float most = 2.5f;  /* bits that loudness moves a tensor by */
+    const double reach = 3.0; /* bits that all of them move together */
+    enum { STEPS = 40 };
+    double family = 0, center = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t n_rows = first[i + 1] - first[i];
+        bias[i] = mean_level(level + first[i], n_rows);
+        family += (double)bias[i] * (double)n_rows / (double)first[n];
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        float louder = (float)((double)bias[i] - family);
+        bias[i] = louder < -most ? -most : louder > most ? most : louder;
+        center += (double)bias[i] / n;
+    }
+    double lo = -reach, hi = reach;
+    for (int step = 0; step < STEPS; step++) {
+        double middle = (lo + hi) / 2;
+        uint64_t sum = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            sum += sum_widths(level + first[i], first[i + 1] - first[i], mean_bits,
+                              (float)((double)bias[i] - center + middle));
+        }
+        if ((double)sum < (double)mean_bits * (double)first[n]) {
+            lo = middle;
+        } else {
+            hi = middle;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        bias[i] = (float)((double)bias[i] - center + (lo + hi) / 2);
     }
 }

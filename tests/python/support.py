@@ -22,6 +22,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else os.path.join(ROOT, "build", "dev")
 DATA = os.environ.get("CAISSON_CMF_DATA") or os.path.join(ROOT, "tests", "golden", "cmf")
 FILES, BAD, CODEC = (os.path.join(DATA, name) for name in ("files", "bad", "codec"))
+SHAPES = os.path.join(ROOT, "tests", "golden", "cmf", "shapes")
 TINY = os.path.join(FILES, "tiny-f32.cmf")
 
 sys.path.insert(0, os.path.join(ROOT, "python"))

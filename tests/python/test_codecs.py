@@ -7,7 +7,7 @@ import os
 import support  # first: without numpy it skips the whole program
 import numpy as np
 
-from support import CODEC
+from support import CODEC, SHAPES
 from caisson_cmf import codecs, hash64
 from caisson_cmf.codecs import Refused, ladder
 
@@ -16,8 +16,13 @@ GOLDEN = [name for name in IDS if os.path.exists(os.path.join(CODEC, name + ".sa
 
 
 def load(name):
-    """Yields (case, payload, shape, decoded, hash64) of a golden file."""
-    golden = support.SafeTensors(os.path.join(CODEC, name + ".safetensors"))
+    """Yields (case, payload, shape, decoded, hash64) of the golden files."""
+    for folder in (CODEC, SHAPES):
+        yield from load_file(os.path.join(folder, name + ".safetensors"))
+
+
+def load_file(path):
+    golden = support.SafeTensors(path)
     for case in json.loads(golden.metadata["cases"]):
         yield (case, golden[case + ".encoded"], tuple(json.loads(golden.metadata[case + ".shape"])),
                golden[case + ".decoded"], golden.metadata[case + ".hash64"])

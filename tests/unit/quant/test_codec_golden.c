@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every dtype that we read and write, against bytes and values that the format's reference made. */
+/* Every dtype that we read and write, against bytes and values that the format's reference made:
+ * golden/cmf/codec, and ten more shapes each in golden/cmf/shapes (oracle/codec_shapes.py). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -10,12 +11,13 @@
 #include "support/golden_codec.h"
 
 static golden_file open_dtype(const csn_dtype **ret_dtype, void **state) {
-    const char *name = *state;
-    const char *dir = getenv("CSN_GOLDEN_CODEC"); /* by hand: the full set, large cases too */
+    const char *name = *state;                  /* "codec/q8_row" */
+    const char *dir = getenv("CSN_GOLDEN_CMF"); /* by hand: the full set, large cases too */
     char path[512];
+    bool is_codec = strncmp(name, "codec/", 6) == 0;
     snprintf(path, sizeof(path), "%s/%s.safetensors",
-             dir != NULL ? dir : CSN_SOURCE_DIR "/tests/golden/cmf/codec", name);
-    *ret_dtype = csn_dtype_by_name(csn_str_from(name));
+             dir != NULL && is_codec ? dir : CSN_SOURCE_DIR "/tests/golden/cmf", name);
+    *ret_dtype = csn_dtype_by_name(csn_str_from(strchr(name, '/') + 1));
     assert_non_null(*ret_dtype);
     return golden_open(path);
 }
@@ -105,22 +107,23 @@ static void encodes_to_the_byte(void **state) {
     golden_close(&g);
 }
 
-#define DECODE_TESTS(name)                                                                         \
-    {#name " sizes equal the reference (CMF 3.2)", sizes_equal_the_reference, NULL, NULL,          \
-     (char[]){#name}},                                                                             \
+#define CASE(what, function, folder, name)                                                         \
     {                                                                                              \
-#name " decodes to the bit (CMF 3.2)", decodes_to_the_bit, NULL, NULL, (char[]) {          \
-#name                                                                                  \
+#name " " what " (CMF 3.2), " folder, function, NULL, NULL, (char[]) {                     \
+            folder "/" #name                                                                       \
         }                                                                                          \
     }
 
+#define DECODE_TESTS(name)                                                                         \
+    CASE("sizes equal the reference", sizes_equal_the_reference, "codec", name),                   \
+        CASE("sizes equal the reference", sizes_equal_the_reference, "shapes", name),              \
+        CASE("decodes to the bit", decodes_to_the_bit, "codec", name),                             \
+        CASE("decodes to the bit", decodes_to_the_bit, "shapes", name)
+
 #define DTYPE_TESTS(name)                                                                          \
-    DECODE_TESTS(name), {                                                                          \
-#name " encodes to the byte, 1 to 3 threads (CMF 3.2)", encodes_to_the_byte, NULL, NULL,   \
-            (char[]) {                                                                             \
-#name                                                                                  \
-        }                                                                                          \
-    }
+    DECODE_TESTS(name),                                                                            \
+        CASE("encodes to the byte, 1 to 3 threads", encodes_to_the_byte, "codec", name),           \
+        CASE("encodes to the byte, 1 to 3 threads", encodes_to_the_byte, "shapes", name)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

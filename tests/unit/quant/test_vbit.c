@@ -83,23 +83,28 @@ static void more_bits_cost_less_error(void **state) {
     }
 }
 
-/* Widths of the caller, also at 8 bits; both layouts hold the same rows. */
-static void given_widths_are_taken(void **state) {
+/* Rows of every width; both layouts hold the same ones. */
+static void both_layouts_hold_the_same_rows(void **state) {
     (void)state;
     const csn_shape s = {.n_dims = 2, .dim = {ROWS, COLS}};
     static float x[ROWS * COLS], y[2][ROWS * COLS];
-    static const uint8_t levels[] = {8, 3, 6, 4, 5};
+    const csn_encode_options options = {.mean_bits = 4.5f, .bits_bias = 0.25f};
+    float level[ROWS];
     uint8_t bits[ROWS];
     fill(x);
-    for (int r = 0; r < ROWS; r++) {
-        bits[r] = levels[r % 5];
+    for (int i = 0; i < ROWS * COLS; i++) {
+        x[i] *= i / COLS % 7 == 0 ? 8.0f : 1.0f;
+    }
+    csn_vbit_levels(x, &s, NULL, level);
+    csn_vbit_widths(level, ROWS, 4.5f, 0.25f, bits);
+    for (int width = 3; width <= 8; width++) {
+        assert_true(width == 7 || memchr(bits, width, ROWS) != NULL);
     }
     for (int k = 0; k < 2; k++) {
         const csn_dtype *d = k == 0 ? &csn_dtype_vbit : &csn_dtype_vbit_ro;
         csn_buf out = CSN_BUF_INIT(1 << 20);
         caisson_error err;
-        ASSERT_OK(d->encode(x, &s, &(csn_encode_options){.row_bits = bits}, NULL, &out, &err),
-                  &err);
+        ASSERT_OK(d->encode(x, &s, &options, NULL, &out, &err), &err);
         ASSERT_OK(d->check(&s, (uint8_t *)out.ptr, out.len, &err), &err);
         assert_memory_equal(out.ptr, bits, ROWS);
         csn_matrix m = csn_matrix_make(d, &s, out.ptr, out.len);
@@ -165,7 +170,7 @@ int main(void) {
         {"widths are the nearest and ties go down (CMF 3.2)",
          widths_are_the_nearest_and_ties_go_down, NULL, NULL, NULL},
         cmocka_unit_test(more_bits_cost_less_error),
-        cmocka_unit_test(given_widths_are_taken),
+        cmocka_unit_test(both_layouts_hold_the_same_rows),
         cmocka_unit_test(rows_are_found),
         cmocka_unit_test(what_vbit_ro_cannot_address_is_refused),
         cmocka_unit_test(every_failed_allocation_is_told),
