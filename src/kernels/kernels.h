@@ -27,17 +27,26 @@
  *   scale = absmax / 127 (f32), q = rint(x / scale) (half to even; 0 when absmax is 0),
  *   offset = -8 * (sum of q[i] with i % 4 < 2), -8 * (the rest): what codes that are stored as
  *            code + 8 leave over, for the two sums of 16-bit products.
- * Groups are padded with zeros (codes, scales and offsets) to g_stride.
+ * Groups are padded with zeros (codes, scales, offsets and pairs) to g_stride.
  *
  * One large element gives its whole group a coarse scale, and such elements are most of what int8
  * mode loses (docs/decisions/004-exact-elements.md). take_exact takes the largest out. */
 enum { CSN_X8_EXACT = 2 };
+/* Of two neighbouring groups, each value four times: what four rows are scaled and corrected with.
+ */
+typedef struct csn_x8_pair {
+    float scale[8];
+    int32_t minus[8]; /* -8 * the sum of the codes */
+} csn_x8_pair;
+enum { CSN_FEW_VECTORS = 3 }; /* decoding, or nearly: kernels read rows in their own way */
 typedef struct csn_x8 {
     int8_t *q;     /* [n][q_stride] codes in the order of the columns */
     int8_t *split; /* [n][q_stride] the same codes for packed nibbles. Each 64 bytes are two groups:
                     * 16 codes of even columns of the first, of the second, then the odd ones */
     float *scale;  /* [n][g_stride] */
     int16_t *offset;   /* [n][g_stride][2] */
+    csn_x8_pair *pair; /* [n][g_stride / 2] of groups 2 i and 2 i + 1; NULL: more than
+                        * CSN_FEW_VECTORS vectors */
     uint32_t *exact_i; /* [n][CSN_X8_EXACT] columns that were taken out; written by take_exact */
     float *exact_x;    /* [n][CSN_X8_EXACT] and their elements */
     uint64_t n, cols;
@@ -76,9 +85,8 @@ typedef void (*csn_matmul_f32_fn)(const csn_matrix *w, const float *x, uint64_t 
 typedef void (*csn_matmul_i8_fn)(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                                  uint64_t y_stride, uint64_t r0, uint64_t r1);
 
-/* matmul_i8, or matmul_i8_exact, for the rows that a list names (rising), n <= CSN_FEW_VECTORS:
+/* matmul_i8, or matmul_i8_exact, for the rows that a list names (rising), x->n <= CSN_FEW_VECTORS:
  * y[t * y_stride + rows[i]], i < n_rows; others stay as they are. */
-enum { CSN_FEW_VECTORS = 3 };
 typedef void (*csn_matmul_i8_rows_fn)(const csn_matrix *w, const csn_x8 *x, uint64_t n,
                                       bool adds_exact, float *y, uint64_t y_stride,
                                       const uint32_t *rows, uint64_t n_rows);

@@ -282,6 +282,7 @@ static void multiply(const struct kernel *k, struct fixture *f, uint64_t t0, uin
     x8.split += t0 * x8.q_stride;
     x8.scale += t0 * x8.g_stride;
     x8.offset += t0 * x8.g_stride * 2;
+    x8.pair = x8.pair != NULL ? x8.pair + t0 * (x8.g_stride / 2) : NULL;
     x8.exact_i += t0 * CSN_X8_EXACT;
     x8.exact_x += t0 * CSN_X8_EXACT;
     x8.n -= t0;
@@ -456,7 +457,7 @@ static void exact_elements_are_taken_and_added(void **state) {
     enum { COLS = 77, ROWS = 70, N = 3 };
     float x[N][COLS];
     uint8_t payload[ROWS * COLS + 2 * ROWS];
-    _Alignas(64) uint8_t memory[N * (256 * 3 + 256)];
+    _Alignas(64) uint8_t memory[N * (256 * 4 + 256)];
     uint64_t bytes;
     assert_true(csn_x8_nbytes(N, COLS, &bytes) && bytes <= sizeof(memory));
     csn_x8 x8 = csn_x8_make(memory, N, COLS);
@@ -590,7 +591,9 @@ static void check_quantise(const struct kernel *k, const struct sizes *s) {
     size_t groups = (size_t)(s->n * got.g_stride);
     bool same = memcmp(got.q, f.x8.q, codes) == 0 && memcmp(got.split, f.x8.split, codes) == 0 &&
                 memcmp(got.scale, f.x8.scale, groups * sizeof(float)) == 0 &&
-                memcmp(got.offset, f.x8.offset, groups * 2 * sizeof(int16_t)) == 0;
+                memcmp(got.offset, f.x8.offset, groups * 2 * sizeof(int16_t)) == 0 &&
+                (s->n > CSN_FEW_VECTORS ||
+                 memcmp(got.pair, f.x8.pair, groups / 2 * sizeof(csn_x8_pair)) == 0);
     if (!same) {
         explain(k, s, "differs from ref");
     }

@@ -18,12 +18,16 @@
 #include "kernels/x86/i8_avx2.h"
 
 enum {
-    FEW = 4, /* from this many vectors on packing (gemm_i8_avx2.h) is faster */
     FEW_ROWS = 4,
     FEW_LEAD = 4,  /* rows of a list that are asked for ahead */
     FEW_BATCH = 2, /* vectors that share one reading of the rows */
     FEW_EDGE = 96  /* bytes for the copy of a row's last step */
 };
+
+/* From four vectors on packing (gemm_i8_avx2.h) is faster. */
+CSN_INLINE bool few_fits(const csn_x8 *x, uint64_t n) {
+    return n <= CSN_FEW_VECTORS && x->pair != NULL;
+}
 
 struct few_rows { /* the first row of each stream; all are read at the same distance from these */
     const uint8_t *w[FEW_ROWS];
@@ -52,12 +56,15 @@ struct few_kind {
     bool adds_exact;          /* what take_exact took out; rows of int8 with row_scale only */
 };
 
-/* A whole vector from two f32, or two pairs of i16: the first in the low half. */
-CSN_INLINE __m256 few_two(const void *p) {
-    double two;
-    memcpy(&two, p, sizeof(two));
-    return _mm256_permutevar_ps(_mm256_castpd_ps(_mm256_set1_pd(two)),
-                                _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
+/* What step j needs of vector t beside its codes. */
+CSN_INLINE const csn_x8_pair *few_pair(const csn_x8 *x, uint64_t t, uint64_t j) {
+    return x->pair + t * (x->g_stride / 2) + j;
+}
+
+/* The scaled sums of a step. */
+CSN_INLINE __m256 few_scale(__m256 w_scale, const csn_x8_pair *x, __m256i sums) {
+    return _mm256_mul_ps(_mm256_mul_ps(w_scale, _mm256_loadu_ps(x->scale)),
+                         _mm256_cvtepi32_ps(sums));
 }
 
 /* Scales of the groups of 128 of four rows, in the order of a step. A step is half such a group and
@@ -87,11 +94,9 @@ CSN_INLINE __m128 few_exact(const struct few_rows *rows, uint64_t at, __m128 sca
     return sum;
 }
 
-/* Minus the sums of the codes of x of groups g and g + 1, for each of four rows: csn_x8.offset has
- * them eight times. */
-CSN_INLINE __m256i few_minus_sums(const csn_x8 *x, uint64_t g) {
-    __m256i offset = _mm256_castps_si256(few_two(x->offset + 2 * g));
-    return _mm256_srai_epi32(_mm256_madd_epi16(offset, _mm256_set1_epi16(1)), 3);
+/* Minus the sums of the codes of x, for each of four rows. */
+CSN_INLINE __m256i few_minus_sums(const csn_x8_pair *x) {
+    return _mm256_srai_epi32(csn_load256(x->minus), 3);
 }
 
 /* Adds step j to accumulator number k and moves on. */

@@ -62,10 +62,9 @@ CSN_INLINE void q1_step(const struct few_rows *rows, struct few_at at, const csn
     __m256 ws = scales_of(tiles);
     CSN_UNROLL
     for (int c = 0; c < nc; c++) {
-        uint64_t g = (t + (uint64_t)c) * x->g_stride + 2 * j;
-        __m256i s =
-            _mm256_add_epi32(_mm256_slli_epi32(csn_sums_of_halves(v[c]), 1), few_minus_sums(x, g));
-        f[c] = _mm256_mul_ps(_mm256_mul_ps(ws, few_two(x->scale + g)), _mm256_cvtepi32_ps(s));
+        const csn_x8_pair *p = few_pair(x, t + (uint64_t)c, j);
+        __m256i twice = _mm256_slli_epi32(csn_sums_of_halves(v[c]), 1);
+        f[c] = few_scale(ws, p, _mm256_add_epi32(twice, few_minus_sums(p)));
     }
 }
 
@@ -118,7 +117,7 @@ void csn_matmul_i8_q1_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, flo
                                   .row_bytes = {.w = x->n_groups * CSN_Q1_TILE},
                                   .n_steps = x->n_groups / 2,
                                   .has_edge = x->n_groups % 2 != 0};
-    if (n >= FEW) {
+    if (!few_fits(x, n)) {
         gemm_i8(pack_q1, w, GEMM_4BIT, NULL, x, n, y, y_stride, r0, r1);
     } else if (r1 - r0 < FEW_ROWS) {
         csn_matmul_i8_q1_ref(w, x, n, y, y_stride, r0, r1);

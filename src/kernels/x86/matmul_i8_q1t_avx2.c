@@ -99,9 +99,8 @@ CSN_INLINE void q1t_step(const struct few_rows *rows, struct few_at at, const cs
     __m256 ws = scales_of(tiles);
     CSN_UNROLL
     for (int c = 0; c < nc; c++) {
-        uint64_t g = (t + (uint64_t)c) * x->g_stride + 2 * j;
-        __m256i s = _mm256_add_epi32(csn_sums_of_halves(v[c]), few_minus_sums(x, g));
-        f[c] = _mm256_mul_ps(_mm256_mul_ps(ws, few_two(x->scale + g)), _mm256_cvtepi32_ps(s));
+        const csn_x8_pair *p = few_pair(x, t + (uint64_t)c, j);
+        f[c] = few_scale(ws, p, _mm256_add_epi32(csn_sums_of_halves(v[c]), few_minus_sums(p)));
     }
 }
 
@@ -189,7 +188,7 @@ CSN_OUTLINE void add_q1t(const csn_matrix *w, const csn_x8 *x, uint64_t n, float
 
 void csn_matmul_i8_q1t_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                             uint64_t y_stride, uint64_t r0, uint64_t r1) {
-    if (n >= FEW || n * x_bytes(x->n_groups) > MOST_BYTES) {
+    if (!few_fits(x, n) || n * x_bytes(x->n_groups) > MOST_BYTES) {
         many_q1t(w, x, n, y, y_stride, r0, r1);
     } else if (r1 - r0 >= FEW_ROWS) {
         few_q1t(w, x, n, y, y_stride, r0, r1);

@@ -67,11 +67,10 @@ CSN_INLINE void q2tp_step(const struct few_rows *rows, struct few_at at, const c
     __m256 ws = ladder_two(rows, at);
     CSN_UNROLL
     for (int c = 0; c < nc; c++) {
-        uint64_t g = (t + (uint64_t)c) * x->g_stride + 2 * j;
-        __m256i minus = few_minus_sums(x, g);
+        const csn_x8_pair *p = few_pair(x, t + (uint64_t)c, j);
+        __m256i minus = few_minus_sums(p);
         __m256i s = _mm256_slli_epi32(_mm256_add_epi32(csn_sums_of_halves(v[c]), minus), 1);
-        s = _mm256_add_epi32(s, minus);
-        f[c] = _mm256_mul_ps(_mm256_mul_ps(ws, few_two(x->scale + g)), _mm256_cvtepi32_ps(s));
+        f[c] = few_scale(ws, p, _mm256_add_epi32(s, minus));
     }
 }
 
@@ -152,7 +151,7 @@ void csn_matmul_i8_q2tp_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, f
                              uint64_t y_stride, uint64_t r0, uint64_t r1) {
     const uint64_t gpr = x->n_groups;
     struct q2tp m = {w->data, gpr, ladders_make(w, gpr, GROUP_BYTES, true)};
-    if (n >= FEW || gpr > LADDER_GROUPS || n * x_bytes(gpr) > MOST_BYTES) {
+    if (!few_fits(x, n) || gpr > LADDER_GROUPS || n * x_bytes(gpr) > MOST_BYTES) {
         gemm_i8(pack_q2tp, &m, GEMM_4BIT, NULL, x, n, y, y_stride, r0, r1);
     } else if (r1 - r0 < FEW_ROWS) {
         csn_matmul_i8_q2tp_ref(w, x, n, y, y_stride, r0, r1);

@@ -82,11 +82,8 @@ CSN_INLINE void step_of(enum form form, const struct few_rows *rows, struct few_
     __m256 ws = scales_of(form, rows, at);
     CSN_UNROLL
     for (int c = 0; c < nc; c++) {
-        uint64_t g = (t + (uint64_t)c) * x->g_stride + 2 * j;
-        __m256i offset = _mm256_castps_si256(few_two(x->offset + 2 * g));
-        __m256i s = _mm256_add_epi32(csn_sums_of_halves(v[c]),
-                                     _mm256_madd_epi16(offset, _mm256_set1_epi16(1)));
-        f[c] = _mm256_mul_ps(_mm256_mul_ps(ws, few_two(x->scale + g)), _mm256_cvtepi32_ps(s));
+        const csn_x8_pair *p = few_pair(x, t + (uint64_t)c, j);
+        f[c] = few_scale(ws, p, _mm256_add_epi32(csn_sums_of_halves(v[c]), csn_load256(p->minus)));
     }
 }
 
@@ -188,7 +185,7 @@ void csn_matmul_i8_q4_block_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t 
                                   .row_bytes = {16 * m.gpr, 2 * m.gpr},
                                   .n_steps = m.gpr / 2,
                                   .has_edge = m.gpr % 2 != 0};
-    if (n >= FEW) {
+    if (!few_fits(x, n)) {
         gemm_i8(pack_q4, &m, GEMM_4BIT, NULL, x, n, y, y_stride, r0, r1);
     } else if (r1 - r0 < FEW_ROWS) {
         csn_matmul_i8_q4_block_ref(w, x, n, y, y_stride, r0, r1);
@@ -207,7 +204,7 @@ void csn_matmul_i8_q4_tiled_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t 
                                   .row_bytes = {18 * m.gpr, 0},
                                   .n_steps = m.gpr / 2,
                                   .has_edge = m.gpr % 2 != 0};
-    if (n >= FEW) {
+    if (!few_fits(x, n)) {
         gemm_i8(pack_q4, &m, GEMM_4BIT, NULL, x, n, y, y_stride, r0, r1);
     } else if (r1 - r0 < FEW_ROWS) {
         csn_matmul_i8_q4_tiled_ref(w, x, n, y, y_stride, r0, r1);
@@ -231,7 +228,7 @@ void csn_matmul_i8_q4tp_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, f
                                   .row_bytes = {16 * gpr, 0},
                                   .n_steps = gpr / 2,
                                   .has_edge = gpr % 2 != 0};
-    if (n >= FEW || gpr > LADDER_GROUPS) {
+    if (!few_fits(x, n) || gpr > LADDER_GROUPS) {
         gemm_i8(pack_q4, &m, GEMM_4BIT, NULL, x, n, y, y_stride, r0, r1);
     } else if (r1 - r0 < FEW_ROWS) {
         csn_matmul_i8_q4tp_ref(w, x, n, y, y_stride, r0, r1);
@@ -257,7 +254,7 @@ void csn_matmul_i8_q4g_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, fl
                                   .step_bytes = {32, 1},
                                   .row_bytes = {16 * m.gpr, 2 * n_scales},
                                   .n_steps = m.gpr / 2};
-    if (n >= FEW) {
+    if (!few_fits(x, n)) {
         csn_x8 padded = *x;
         padded.n_groups = m.gpr;
         gemm_i8(pack_q4, &m, GEMM_4BIT, NULL, &padded, n, y, y_stride, r0, r1);

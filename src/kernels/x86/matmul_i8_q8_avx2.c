@@ -48,7 +48,7 @@ CSN_INLINE void q8_step(const struct few_rows *rows, struct few_at at, const csn
             v[k] = csn_dot_i8(csn_load256(rows->w[k] + at.w), x0);
             v[k + 4] = csn_dot_i8(csn_load256(rows->w[k] + at.w + 32), x1);
         }
-        __m256 xs = few_two(x->scale + (t + (uint64_t)c) * x->g_stride + 2 * j);
+        __m256 xs = _mm256_loadu_ps(few_pair(x, t + (uint64_t)c, j)->scale);
         f[c] = _mm256_mul_ps(xs, _mm256_cvtepi32_ps(csn_sums8(v)));
     }
 }
@@ -111,7 +111,7 @@ static void multiply(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                      uint64_t r0, uint64_t r1, bool adds_exact) {
     const uint8_t *scales = w->data + w->rows * w->cols;
     const struct q8 m = q8_of(w, x);
-    if (n >= FEW) {
+    if (!few_fits(x, n)) {
         gemm_i8(pack_q8, &m, GEMM_8BIT, scales, x, n, y, y_stride, r0, r1);
         if (adds_exact) {
             add_exact(w, x, n, y, y_stride, r0, r1);

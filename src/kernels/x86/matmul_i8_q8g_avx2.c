@@ -25,8 +25,7 @@ CSN_INLINE void q8g_step(const struct few_rows *rows, struct few_at at, const cs
             v[k] = csn_dot_i8(csn_load256(rows->w[k] + at.w), x0);
             v[k + 4] = csn_dot_i8(csn_load256(rows->w[k] + at.w + 32), x1);
         }
-        __m256 xs = few_two(x->scale + (t + (uint64_t)c) * x->g_stride + 2 * j);
-        f[c] = _mm256_mul_ps(_mm256_mul_ps(ws, xs), _mm256_cvtepi32_ps(csn_sums8(v)));
+        f[c] = few_scale(ws, few_pair(x, t + (uint64_t)c, j), csn_sums8(v));
     }
 }
 
@@ -65,7 +64,7 @@ void csn_matmul_i8_q8g_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, fl
     const struct q8g m = {.codes = w->data,
                           .scales = w->data + w->rows * n_scales * CSN_GROUP128,
                           .n_scales = n_scales};
-    if (n >= FEW) {
+    if (!few_fits(x, n)) {
         csn_x8 padded = *x;
         padded.n_groups = 4 * n_scales;
         gemm_i8(pack_q8g, &m, GEMM_8BIT_GROUPS, NULL, &padded, n, y, y_stride, r0, r1);

@@ -215,7 +215,7 @@ void csn_matmul_i8_vbit_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, f
     const csn_vbit v = csn_vbit_parts(w);
     if (w->rows < VBIT_MIN_ROWS || w->cols == 0) {
         csn_matmul_i8_vbit_ref(w, x, n, y, y_stride, r0, r1);
-    } else if (n >= FEW) {
+    } else if (n > CSN_FEW_VECTORS) {
         csn_vbit_at at = {r0, csn_vbit_row(&v, r0)};
         const struct rows m = {w, v, &at};
         gemm_i8(pack_vbit, &m, GEMM_8BIT_GROUPS, NULL, x, n, y, y_stride, r0, r1);

@@ -61,6 +61,13 @@ CSN_INLINE void store_split(__m256i q, int8_t *even) {
     _mm_storeu_si128((void *)(even + 32), _mm256_extracti128_si256(s, 1));
 }
 
+/* Half a pair. */
+CSN_INLINE void store_pair(csn_x8_pair *pair, uint64_t half, float scale, int32_t both) {
+    __m128i minus = _mm_madd_epi16(_mm_set1_epi32(both), _mm_set1_epi16(1));
+    _mm_storeu_ps(pair->scale + 4 * half, _mm_set1_ps(scale));
+    _mm_storeu_si128((void *)(pair->minus + 4 * half), minus);
+}
+
 void csn_quantise_x8_any_avx2(const float *x, uint64_t x_stride, const csn_x8 *x8, uint64_t t0,
                               uint64_t t1) {
     for (uint64_t t = t0; t < t1; t++) {
@@ -86,6 +93,9 @@ void csn_quantise_x8_any_avx2(const float *x, uint64_t x_stride, const csn_x8 *x
             scale[g] = s;
             int32_t both = offsets(codes);
             memcpy(offset + 2 * g, &both, sizeof(both));
+            if (x8->pair != NULL) {
+                store_pair(&x8->pair[(t * x8->g_stride + g) / 2], g % 2, s, both);
+            }
             _mm256_storeu_si256((void *)(q + g * 32), codes);
             store_split(codes, split + g / 2 * 64 + g % 2 * 16);
         }
