@@ -51,6 +51,8 @@ enum {
     CSN_ROW_MLA = 256,    /* only in the others */
     CSN_ROW_ANY_SHAPE = 512, /* at least rows * cols elements in any shape, which is kept; of a
                               * vector (cols NONE) as a vector */
+    CSN_ROW_KV_B =
+        1024, /* kv_b_proj: GGUF may hold the keys' rows, turned, and the values' apart */
 };
 
 /* One tensor: ours <- Hugging Face | GGUF. "{}" stands for the layer's number; a row without it is
@@ -141,6 +143,10 @@ caisson_status csn_config_mla(csn_config *c, const csn_rope_rules *rules, bool i
                               csn_arena *arena, csn_arch *a, caisson_error *err);
 /* DeepSeek-V3's router and experts, under its names and Kimi's. */
 caisson_status csn_config_sigmoid_moe(csn_config *c, csn_arch *a, caisson_error *err);
+/* The same of an arch whose numbers stand; n_shared experts of the routed ones' width run always.
+ */
+caisson_status csn_arch_sigmoid_moe(csn_arch *a, uint32_t n_shared, const char *section,
+                                    caisson_error *err);
 /* expert_count, expert_used_count, expert_feed_forward_length and the shared expert's. */
 caisson_status csn_meta_moe(csn_meta *m, bool norm, bool has_shared, csn_arch *a,
                             caisson_error *err);
@@ -151,6 +157,8 @@ caisson_status csn_arch_pattern(csn_arch *a, uint32_t pattern, csn_arena *arena,
                                 caisson_error *err);
 
 caisson_status csn_meta_sizes(csn_meta *m, csn_arch *a, caisson_error *err);
+/* The same without the sizes of heads. */
+caisson_status csn_meta_model(csn_meta *m, csn_arch *a, caisson_error *err);
 /* rope.freq_base, rope.scaling.*, and the factor tensors of the file (rope_freqs,
  * rope_factors_short and _long). */
 caisson_status csn_meta_rope(csn_meta *m, csn_arena *arena, csn_arch *a, caisson_error *err);

@@ -152,6 +152,22 @@ static caisson_status check_count(planner *p, const csn_name_row *row, const csn
     return CAISSON_OK;
 }
 
+static caisson_status fail_shape(planner *p, const csn_tensor *t, const csn_shape *want) {
+    char need[96], have[96];
+    return CSN_FAIL(p->err, CAISSON_E_PARSE, .section = "directory", .tensor = t->name,
+                    .what = "shape contradicts the model's configuration",
+                    CSN_TEXTS(csn_str_from(csn_shape_text(want, need, sizeof(need))),
+                              csn_str_from(csn_shape_text(&t->shape, have, sizeof(have)))));
+}
+
+static caisson_status need_source_decoder(planner *p, const csn_tensor *t) {
+    if (t->dtype->decode == NULL) {
+        return CSN_FAIL(p->err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = t->name,
+                        .what = "dtype cannot be decoded", .got = csn_str_from(t->dtype->name));
+    }
+    return CAISSON_OK;
+}
+
 static caisson_status check_shape(planner *p, const csn_name_row *row, place at,
                                   const csn_tensor *t, csn_convert_item *item) {
     const csn_arch *a = &p->s->arch;
@@ -181,11 +197,7 @@ static caisson_status check_shape(planner *p, const csn_name_row *row, place at,
     if (fits) {
         return CAISSON_OK;
     }
-    char need[96], have[96];
-    return CSN_FAIL(p->err, CAISSON_E_PARSE, .section = "directory", .tensor = t->name,
-                    .what = "shape contradicts the model's configuration",
-                    CSN_TEXTS(csn_str_from(csn_shape_text(&want, need, sizeof(need))),
-                              csn_str_from(csn_shape_text(&t->shape, have, sizeof(have)))));
+    return fail_shape(p, t, &want);
 }
 
 static caisson_status find_scale(planner *p, csn_convert_item *item) {
@@ -209,6 +221,32 @@ static caisson_status find_scale(planner *p, csn_convert_item *item) {
     return CAISSON_OK;
 }
 
+/* kv_b_proj as llama.cpp keeps it today: the keys' rows of each head turned, and the values'. */
+static caisson_status find_split_kv_b(planner *p, place at, csn_convert_item *item,
+                                      const csn_tensor **ret) {
+    static const char *const patterns[] = {"blk.{}.attn_k_b.weight", "blk.{}.attn_v_b.weight"};
+    const csn_arch *a = &p->s->arch;
+    const csn_shape want[] = {{3, {a->n_heads, a->mla.kv_lora_rank, a->mla.qk_nope_head_dim}},
+                              {3, {a->n_heads, a->mla.v_head_dim, a->mla.kv_lora_rank}}};
+    const csn_tensor *t[2];
+    for (int i = 0; i < 2; i++) {
+        csn_str name;
+        CSN_TRY(name_for(p, patterns[i], at, &name));
+        t[i] = csn_directory_find(p->s->dir, name);
+        if (t[i] == NULL) {
+            return CAISSON_OK;
+        }
+        if (!csn_shape_eq(&t[i]->shape, &want[i])) {
+            return fail_shape(p, t[i], &want[i]);
+        }
+        CSN_TRY(need_source_decoder(p, t[i]));
+        p->used[t[i] - p->s->dir->tensors] = true;
+    }
+    item->values = t[1];
+    *ret = t[0];
+    return CAISSON_OK;
+}
+
 static caisson_status add(planner *p, const csn_name_row *row, place at) {
     csn_convert_item *item = &p->plan->items[p->plan->n];
     csn_str source_name = {0};
@@ -216,6 +254,9 @@ static caisson_status add(planner *p, const csn_name_row *row, place at) {
     *item = (csn_convert_item){0};
     CSN_TRY(name_for(p, row->name, at, &item->name));
     CSN_TRY(find_source(p, row, at, &source_name, &t));
+    if (t == NULL && (row->flags & CSN_ROW_KV_B) != 0 && p->s->gguf != NULL) {
+        CSN_TRY(find_split_kv_b(p, at, item, &t));
+    }
     bool is_head = csn_str_is(item->name, "lm_head.weight");
     if (t == NULL) {
         if ((row->flags & CSN_ROW_OPTIONAL) != 0 && !(is_head && !p->s->arch.tie_word_embeddings)) {
@@ -228,12 +269,14 @@ static caisson_status add(planner *p, const csn_name_row *row, place at) {
     if (is_head && p->s->arch.tie_word_embeddings) {
         return CAISSON_OK; /* the configuration ties it: the embedding is the head */
     }
-    if (t->dtype->decode == NULL) {
-        return CSN_FAIL(p->err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = t->name,
-                        .what = "dtype cannot be decoded", .got = csn_str_from(t->dtype->name));
-    }
+    CSN_TRY(need_source_decoder(p, t));
     item->source = t;
-    CSN_TRY(check_shape(p, row, at, t, item));
+    if (item->values != NULL) {
+        item->shape = (csn_shape){
+            2, {csn_convert_dim(&p->s->arch, row->rows), csn_convert_dim(&p->s->arch, row->cols)}};
+    } else {
+        CSN_TRY(check_shape(p, row, at, t, item));
+    }
     if (p->s->gguf != NULL) {
         bool turns = (row->flags & CSN_ROW_ROTARY) != 0 && p->s->family->gguf_permutes_rows;
         item->permute = turns ? p->s->arch.head_dim : 0;
@@ -245,15 +288,15 @@ static caisson_status add(planner *p, const csn_name_row *row, place at) {
     return CAISSON_OK;
 }
 
-/* True for "model.layers.I.*" with I from n_layers on, as this checkpoint spells it. */
+/* True for a tensor of layer n_layers or a later one, as this source spells it. */
 static bool is_behind_last_layer(const planner *p, csn_str name) {
-    csn_str rest = name;
-    csn_str layers = CSN_STR("layers.");
-    size_t skip = strlen(p->prefix) + (p->skips_model ? 0 : strlen("model."));
-    if (p->s->gguf != NULL || rest.len < skip) {
+    csn_str layers = p->s->gguf != NULL ? CSN_STR("blk.") : CSN_STR("layers.");
+    size_t skip =
+        p->s->gguf != NULL ? 0 : strlen(p->prefix) + (p->skips_model ? 0 : strlen("model."));
+    if (name.len < skip) {
         return false;
     }
-    rest = csn_str_make(rest.ptr + skip, rest.len - skip);
+    csn_str rest = csn_str_make(name.ptr + skip, name.len - skip);
     if (!csn_str_starts(rest, layers)) {
         return false;
     }

@@ -11,6 +11,9 @@ typedef struct csn_convert_item {
     csn_str name; /* ours */
     const csn_tensor *source;
     const csn_tensor *scale; /* f8 block scales, or NULL */
+    /* kv_b_proj of GGUF: `source` is [heads][latents][keys' rows], turned, and this
+     * [heads][values' rows][latents]; else NULL. */
+    const csn_tensor *values;
     csn_shape shape;         /* ours */
     uint64_t row0;           /* first row of the source that is ours */
     uint32_t permute;        /* head_dim when rows lie interleaved (GGUF llama), else 0 */

@@ -229,6 +229,36 @@ caisson_status csn_tensor_alloc_f32(const csn_convert_item *item, float **ret, u
     return CAISSON_OK;
 }
 
+/* Two stacks of matrices, a head's keys turned and its values, as rows of each head in turn. */
+static caisson_status read_kv_b(const csn_source *s, const csn_convert_item *item, csn_pool *pool,
+                                csn_buf *buf, const csn_tensor_watch *watch, float *out,
+                                caisson_error *err) {
+    const uint64_t n_heads = item->source->shape.dim[0], n_latent = item->shape.dim[1];
+    const uint64_t n_keys = item->source->shape.dim[2], n_values = item->values->shape.dim[1];
+    const csn_convert_item halves[2] = {
+        {.source = item->source, .shape = {2, {n_heads * n_latent, n_keys}}},
+        {.source = item->values, .shape = {2, {n_heads * n_values, n_latent}}}};
+    float *x = NULL;
+    CSN_TRY(CSN_NEW((size_t)(n_heads * n_latent * (n_keys + n_values)), &x, err));
+    float *values = x + n_heads * n_latent * n_keys;
+    piece keys_piece = {.out = x};
+    piece values_piece = {.out = values};
+    caisson_status status = read_pieces(s, &halves[0], pool, buf, watch, &keys_piece, err);
+    if (status == CAISSON_OK) {
+        status = read_pieces(s, &halves[1], pool, buf, watch, &values_piece, err);
+    }
+    for (uint64_t h = 0; h < n_heads && status == CAISSON_OK; h++) {
+        float *rows = out + h * (n_keys + n_values) * n_latent;
+        for (uint64_t i = 0; i < n_keys * n_latent; i++) {
+            rows[i] = x[(h * n_latent + i % n_latent) * n_keys + i / n_latent];
+        }
+        memcpy(rows + n_keys * n_latent, values + h * n_values * n_latent,
+               (size_t)(n_values * n_latent) * sizeof(float));
+    }
+    csn_free(x);
+    return status;
+}
+
 caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *item,
                                    csn_pool *pool, csn_buf *buf, const csn_tensor_watch *watch,
                                    float *out, caisson_error *err) {
@@ -243,6 +273,9 @@ caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *
     if (s->is_synth) {
         csn_source_synth_fill(s, item, pool, out);
         return watch->fn(watch->ctx, item->source->nbytes, err);
+    }
+    if (item->values != NULL) {
+        return read_kv_b(s, item, pool, buf, watch, out, err);
     }
     if (item->scale != NULL) {
         CSN_TRY(read_whole(s, item->scale, &scales, err));

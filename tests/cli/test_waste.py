@@ -73,6 +73,39 @@ class Tensor(tool.Case):
             self.fails(tool.FAILED, "tensor", BASE, name)
 
 
+class FromGguf(tool.Case):
+    """A GGUF that llama.cpp's converter made of a tiny DeepSeek-V3 (tests/oracle/gguf_models.py)."""
+    GOLDEN = os.path.join(tool.ROOT, "tests", "golden")
+    GGUF = os.path.join(GOLDEN, "convert", "gguf", "deepseek_v3.gguf")
+    HF = os.path.join(GOLDEN, "families", "deepseek_v3")
+
+    def test_logits_are_those_of_transformers(self):
+        golden = json.loads(tool.read(self.HF + ".json"))["prompts"][0]
+        cmf = self.path("m.cmf")
+        self.ok("convert", self.GGUF, "-o", cmf, "--quant", "f32")
+        r = self.ok("eval", cmf, "--tokens", ",".join(map(str, golden["tokens"])), "-n",
+                    len(golden["generated"]), "--compute", "f32", "--json", "-ctk", "f32", "-ctv",
+                    "f32").json
+        self.assertEqual(r["generated"], golden["generated"])
+        want = {p["i"]: p for p in golden["positions"]}[len(golden["tokens"]) - 1]
+        logits = dict(zip(want["ids"], want["logits"]))
+        for top in r["positions"][0]["top"]:
+            if top["id"] in logits:
+                self.assertAlmostEqual(top["logit"], logits[top["id"]], delta=1e-3)
+
+    def test_a_directory_as_from_the_checkpoint(self):
+        gguf, hf = self.path("g.waste"), self.path("h.waste")
+        self.ok("convert", self.GGUF, "-o", gguf)
+        self.ok("convert", self.HF, "-o", hf)
+        for name in ("trunk.bin", "codebooks.bin", "experts-L1.bin", "experts-L2.bin"):
+            self.assertEqual(tool.read(os.path.join(gguf, name)), tool.read(os.path.join(hf, name)))
+        a, b = (json.loads(tool.read(os.path.join(d, "manifest.json"))) for d in (gguf, hf))
+        for config in (a["config"], b["config"]):
+            config.pop("eos_token_id", None)  # this GGUF has no tokenizer
+        self.assertEqual(a, b)
+        self.ok("verify", gguf)
+
+
 class Verify(tool.Case):
     def setUp(self):
         super().setUp()

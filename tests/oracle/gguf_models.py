@@ -17,9 +17,13 @@ import conversion  # noqa: E402
 from conversion import ModelBase  # noqa: E402
 
 HERE = pathlib.Path(os.path.dirname(__file__))
-for name in ("llama_rope3", "gemma", "phi3_longrope", "qwen2", "smollm3"):
+for name in ("llama_rope3", "gemma", "phi3_longrope", "qwen2", "smollm3", "deepseek_v3"):
     source = HERE / "../golden/families" / name
-    cls = conversion.get_model_class(ModelBase.load_hparams(source, False)["architectures"][0])
+    hparams = ModelBase.load_hparams(source, False)
+    if name == "deepseek_v3":  # the released config.json says it, transformers' own does not
+        hparams["scoring_func"] = "sigmoid"
+    cls = conversion.get_model_class(hparams["architectures"][0])
     cls.set_vocab = lambda self: self._set_vocab_none()
     with torch.inference_mode():
-        cls(source, gguf.LlamaFileType.MOSTLY_BF16, pathlib.Path(sys.argv[2]) / f"{name}.gguf", eager=True).write()
+        cls(source, gguf.LlamaFileType.MOSTLY_BF16, pathlib.Path(sys.argv[2]) / f"{name}.gguf", eager=True,
+            hparams=hparams).write()

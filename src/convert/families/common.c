@@ -265,8 +265,7 @@ caisson_status csn_config_layer_types(csn_config *c, csn_arena *arena, csn_arch 
 
 /* ---- GGUF ---- */
 
-caisson_status csn_meta_sizes(csn_meta *m, csn_arch *a, caisson_error *err) {
-    uint32_t value_length;
+caisson_status csn_meta_model(csn_meta *m, csn_arch *a, caisson_error *err) {
     bool is_causal = true;
     const csn_gguf_pair *tokens = csn_gguf_find(m->gguf, CSN_STR("tokenizer.ggml.tokens"));
     const csn_tensor *embed = csn_directory_find(&m->gguf->dir, CSN_STR("token_embd.weight"));
@@ -282,14 +281,6 @@ caisson_status csn_meta_sizes(csn_meta *m, csn_arch *a, caisson_error *err) {
         a->max_position_embeddings == 0) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "metadata", .what = "a size is 0");
     }
-    a->head_dim = a->hidden_size / a->n_heads;
-    CSN_TRY(csn_meta_u32(m, "attention.key_length", &a->head_dim, err));
-    value_length = a->head_dim;
-    CSN_TRY(csn_meta_u32(m, "attention.value_length", &value_length, err));
-    if (value_length != a->head_dim) {
-        return csn_meta_refuse(m, "attention.value_length",
-                               "values of another length than keys are not supported", err);
-    }
     CSN_TRY(csn_meta_bool(m, "attention.causal", &is_causal, err));
     if (!is_causal) {
         return csn_meta_refuse(m, "attention.causal", "only causal models are supported", err);
@@ -304,5 +295,19 @@ caisson_status csn_meta_sizes(csn_meta *m, csn_arch *a, caisson_error *err) {
         a->vocab_size = (uint32_t)tokens->n;
     }
     a->tie_word_embeddings = csn_directory_find(&m->gguf->dir, CSN_STR("output.weight")) == NULL;
+    return CAISSON_OK;
+}
+
+caisson_status csn_meta_sizes(csn_meta *m, csn_arch *a, caisson_error *err) {
+    uint32_t value_length;
+    CSN_TRY(csn_meta_model(m, a, err));
+    a->head_dim = a->hidden_size / a->n_heads;
+    CSN_TRY(csn_meta_u32(m, "attention.key_length", &a->head_dim, err));
+    value_length = a->head_dim;
+    CSN_TRY(csn_meta_u32(m, "attention.value_length", &value_length, err));
+    if (value_length != a->head_dim) {
+        return csn_meta_refuse(m, "attention.value_length",
+                               "values of another length than keys are not supported", err);
+    }
     return CAISSON_OK;
 }

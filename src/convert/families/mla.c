@@ -7,9 +7,10 @@
 #define ATTN LAYER "self_attn."
 #define TABLE(rows)                                                                                \
     { rows, sizeof(rows) / sizeof((rows)[0]) }
-#define ROW(name, rows, cols, flags)                                                               \
+#define BLK "blk.{}."
+#define ROW(name, gguf, rows, cols, flags)                                                         \
     {                                                                                              \
-        name, NULL, NULL, rows, cols, flags, {0}, {                                                \
+        name, NULL, gguf, rows, cols, flags, {0}, {                                                \
             0                                                                                      \
         }                                                                                          \
     }
@@ -20,27 +21,28 @@
 #define OPT CSN_ROW_OPTIONAL
 
 static const csn_name_row end_rows[] = {
-    ROW("model.embed_tokens.weight", CSN_DIM_VOCAB, H, 0),
-    ROW("model.norm.weight", H, ONE_D, CSN_ROW_NORM),
-    ROW("lm_head.weight", CSN_DIM_VOCAB, H, OPT),
-    ROW(LAYER "input_layernorm.weight", H, ONE_D, CSN_ROW_NORM),
-    ROW(LAYER "mlp.gate_proj.weight", F, H, CSN_ROW_FFN),
-    ROW(LAYER "mlp.up_proj.weight", F, H, CSN_ROW_FFN),
-    ROW(LAYER "mlp.down_proj.weight", H, F, CSN_ROW_FFN),
+    ROW("model.embed_tokens.weight", "token_embd.weight", CSN_DIM_VOCAB, H, 0),
+    ROW("model.norm.weight", "output_norm.weight", H, ONE_D, CSN_ROW_NORM),
+    ROW("lm_head.weight", "output.weight", CSN_DIM_VOCAB, H, OPT),
+    ROW(LAYER "input_layernorm.weight", BLK "attn_norm.weight", H, ONE_D, CSN_ROW_NORM),
+    ROW(LAYER "mlp.gate_proj.weight", BLK "ffn_gate.weight", F, H, CSN_ROW_FFN),
+    ROW(LAYER "mlp.up_proj.weight", BLK "ffn_up.weight", F, H, CSN_ROW_FFN),
+    ROW(LAYER "mlp.down_proj.weight", BLK "ffn_down.weight", H, F, CSN_ROW_FFN),
 };
 const csn_name_table csn_names_ends = TABLE(end_rows);
 
 /* Queries are direct, or of low rank: the plan of the engine asks for what arch says. */
 static const csn_name_row mla_rows[] = {
-    ROW(ATTN "q_proj.weight", CSN_DIM_MLA_Q, H, MLA | OPT),
-    ROW(ATTN "q_a_proj.weight", CSN_DIM_Q_LORA, H, MLA | OPT),
-    ROW(ATTN "q_a_layernorm.weight", CSN_DIM_Q_LORA, ONE_D, MLA | OPT),
-    ROW(ATTN "q_b_proj.weight", CSN_DIM_MLA_Q, CSN_DIM_Q_LORA, MLA | OPT),
-    ROW(ATTN "kv_a_proj_with_mqa.weight", CSN_DIM_KV_A, H, MLA),
-    ROW(ATTN "kv_a_layernorm.weight", CSN_DIM_KV_LORA, ONE_D, MLA),
-    ROW(ATTN "kv_b_proj.weight", CSN_DIM_KV_B, CSN_DIM_KV_LORA, MLA),
-    ROW(ATTN "g_proj.weight", CSN_DIM_MLA_V, H, MLA | OPT),
-    ROW(ATTN "o_proj.weight", H, CSN_DIM_MLA_V, MLA),
+    ROW(ATTN "q_proj.weight", BLK "attn_q.weight", CSN_DIM_MLA_Q, H, MLA | OPT),
+    ROW(ATTN "q_a_proj.weight", BLK "attn_q_a.weight", CSN_DIM_Q_LORA, H, MLA | OPT),
+    ROW(ATTN "q_a_layernorm.weight", BLK "attn_q_a_norm.weight", CSN_DIM_Q_LORA, ONE_D, MLA | OPT),
+    ROW(ATTN "q_b_proj.weight", BLK "attn_q_b.weight", CSN_DIM_MLA_Q, CSN_DIM_Q_LORA, MLA | OPT),
+    ROW(ATTN "kv_a_proj_with_mqa.weight", BLK "attn_kv_a_mqa.weight", CSN_DIM_KV_A, H, MLA),
+    ROW(ATTN "kv_a_layernorm.weight", BLK "attn_kv_a_norm.weight", CSN_DIM_KV_LORA, ONE_D, MLA),
+    ROW(ATTN "kv_b_proj.weight", BLK "attn_kv_b.weight", CSN_DIM_KV_B, CSN_DIM_KV_LORA,
+        MLA | CSN_ROW_KV_B),
+    ROW(ATTN "g_proj.weight", NULL, CSN_DIM_MLA_V, H, MLA | OPT),
+    ROW(ATTN "o_proj.weight", BLK "attn_output.weight", H, CSN_DIM_MLA_V, MLA),
 };
 const csn_name_table csn_names_mla = TABLE(mla_rows);
 
@@ -127,9 +129,14 @@ caisson_status csn_config_sigmoid_moe(csn_config *c, csn_arch *a, caisson_error 
     a->moe.routed_scaling_factor = 1.0;
     CSN_TRY(csn_config_f64(c, "routed_scaling_factor", &a->moe.routed_scaling_factor, err));
     CSN_TRY(read_ignored(c, err));
+    return csn_arch_sigmoid_moe(a, n_shared, c->section, err);
+}
+
+caisson_status csn_arch_sigmoid_moe(csn_arch *a, uint32_t n_shared, const char *section,
+                                    caisson_error *err) {
     if (a->moe.n_experts == 0 || a->moe.n_experts > 1 << 16 || a->moe.top_k == 0 ||
         a->moe.top_k > a->moe.n_experts || a->moe.moe_intermediate_size == 0 || n_shared > 64) {
-        return CSN_FAIL(err, CAISSON_E_PARSE, .section = c->section, .tensor = CSN_STR("experts"),
+        return CSN_FAIL(err, CAISSON_E_PARSE, .section = section, .tensor = CSN_STR("experts"),
                         .what = "experts, experts per token or their width are missing or make no "
                                 "sense",
                         CSN_VALUES(a->moe.n_experts, a->moe.top_k));

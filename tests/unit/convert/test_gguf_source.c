@@ -52,6 +52,31 @@ static void assert_same_tensor(const csn_cmf *a, const csn_tensor *t, const csn_
 }
 
 /* Rows of q and k turned back, 1 + w undone, fused matrices cut: the bytes of the checkpoint. */
+static void assert_same_mixture(const csn_arch *a, const csn_arch *b) {
+    assert_int_equal(a->moe.present, b->moe.present);
+    assert_int_equal(a->moe.n_experts, b->moe.n_experts);
+    assert_int_equal(a->moe.top_k, b->moe.top_k);
+    assert_int_equal(a->moe.n_group, b->moe.n_group);
+    assert_int_equal(a->moe.topk_group, b->moe.topk_group);
+    assert_int_equal(a->moe.moe_intermediate_size, b->moe.moe_intermediate_size);
+    assert_int_equal(a->moe.shared_expert_intermediate_size,
+                     b->moe.shared_expert_intermediate_size);
+    assert_int_equal(a->moe.norm_topk_prob, b->moe.norm_topk_prob);
+    assert_int_equal(a->moe.router_sigmoid, b->moe.router_sigmoid);
+    assert_true(a->moe.routed_scaling_factor == b->moe.routed_scaling_factor);
+    assert_int_equal(a->mla.present, b->mla.present);
+    assert_int_equal(a->mla.q_lora_rank, b->mla.q_lora_rank);
+    assert_int_equal(a->mla.kv_lora_rank, b->mla.kv_lora_rank);
+    assert_int_equal(a->mla.qk_nope_head_dim, b->mla.qk_nope_head_dim);
+    assert_int_equal(a->mla.qk_rope_head_dim, b->mla.qk_rope_head_dim);
+    assert_int_equal(a->mla.v_head_dim, b->mla.v_head_dim);
+    assert_int_equal(a->mla.rope_interleave, b->mla.rope_interleave);
+    assert_int_equal(a->yarn.present, b->yarn.present);
+    assert_true(a->yarn.factor == b->yarn.factor);
+    assert_true(a->yarn.mscale_all_dim == b->yarn.mscale_all_dim);
+    assert_true(a->yarn.attention_factor == b->yarn.attention_factor);
+}
+
 static void gives_the_weights_of_the_checkpoint(void **state) {
     const char *name = *state;
     static const char *const files[] = {"config.json", "model.safetensors", "tokenizer.json"};
@@ -96,6 +121,7 @@ static void gives_the_weights_of_the_checkpoint(void **state) {
     for (uint32_t i = 0; i < a->longrope.n; i++) {
         assert_true((float)a->longrope.long_factor[i] == (float)b->longrope.long_factor[i]);
     }
+    assert_same_mixture(a, b);
     csn_cmf_close(hf);
     csn_cmf_close(gguf);
     assert_int_equal(fs.n_open, 0);
@@ -395,6 +421,7 @@ int main(void) {
         OF(gives_the_weights_of_the_checkpoint, "phi3_longrope"),
         OF(gives_the_weights_of_the_checkpoint, "qwen2"),
         OF(gives_the_weights_of_the_checkpoint, "smollm3"),
+        OF(gives_the_weights_of_the_checkpoint, "deepseek_v3"),
         OF(encodes_as_the_original, "gpt-2"),
         OF(encodes_as_the_original, "smollm"),
         OF(encodes_as_the_original, "llama-bpe"),
