@@ -25,6 +25,7 @@ static int print_json(const cli_args *args, const caisson_memory_plan *p) {
     put_u64(&w, "kv_bytes", p->kv_bytes);
     put_u64(&w, "buffer_bytes", p->buffer_bytes);
     put_u64(&w, "min_cache_bytes", p->min_cache_bytes);
+    put_u64(&w, "min_trunk_bytes", p->min_trunk_bytes);
     put_u64(&w, "floor_bytes", p->floor_bytes);
     put_u64(&w, "resident_bytes", p->resident_bytes);
     put_u64(&w, "limit_bytes", p->limit_bytes);
@@ -32,8 +33,10 @@ static int print_json(const cli_args *args, const caisson_memory_plan *p) {
     csn_jw_str(&w, csn_str_from(p->limit_by));
     put_u64(&w, "budget_bytes", p->budget_bytes);
     put_u64(&w, "cache_bytes", p->cache_bytes);
+    put_u64(&w, "trunk_bytes", p->trunk_bytes);
     put_u64(&w, "bytes_per_token", p->bytes_per_token);
     put_u64(&w, "read_bytes_per_token", p->read_bytes_per_token);
+    put_u64(&w, "read_trunk_bytes_per_token", p->read_trunk_bytes_per_token);
     put_u64(&w, "disk_bytes_per_s", (uint64_t)p->disk_bytes_per_s);
     csn_jw_key(&w, CSN_STR("tokens_per_s"));
     if (p->tokens_per_s > 0) {
@@ -60,7 +63,11 @@ static void print_bytes(const char *what, uint64_t bytes, const char *note) {
 static void print_text(const caisson_memory_plan *p) {
     char size[32];
     char note[96];
-    print_bytes("weights", p->weights_bytes, "all but routed experts");
+    bool has_trunk = p->min_trunk_bytes > 0;
+    print_bytes("weights", p->weights_bytes, has_trunk ? "not streamed" : "all but routed experts");
+    if (has_trunk) {
+        print_bytes("layers", p->min_trunk_bytes, "two of them, at least");
+    }
     (void)snprintf(note, sizeof(note), "of %" PRIu32 " tokens", p->n_ctx);
     print_bytes("kv cache", p->kv_bytes, note);
     print_bytes("buffers", p->buffer_bytes, "at least");
@@ -69,12 +76,16 @@ static void print_text(const caisson_memory_plan *p) {
     print_bytes("resident", p->resident_bytes, "with this --budget nothing is read twice");
     print_bytes("limit", p->limit_bytes, p->limit_by);
     print_bytes("budget", p->budget_bytes, "");
-    if (p->bytes_per_token == 0) {
-        return;
+    if (has_trunk) {
+        print_bytes("kept of layers", p->trunk_bytes, "head included");
+        print_bytes("read for each token", p->read_trunk_bytes_per_token, "of layers and head");
     }
-    print_bytes("cache of experts", p->cache_bytes, "");
-    print_bytes("experts of one token", p->bytes_per_token, "");
-    print_bytes("read for each token", p->read_bytes_per_token, "if all are used alike");
+    if (p->bytes_per_token > 0) {
+        print_bytes("cache of experts", p->cache_bytes, "");
+        print_bytes("experts of one token", p->bytes_per_token, "");
+        print_bytes("read for each token", p->read_bytes_per_token,
+                    "of experts, if all are used alike");
+    }
     if (p->disk_bytes_per_s > 0) {
         printf("%-24s %12s/s\n", "disk",
                cli_bytes_text((uint64_t)p->disk_bytes_per_s, size, sizeof(size)));
@@ -91,6 +102,7 @@ static int run(const cli_args *args) {
         .type_k = cli_kv_type(cli_text(args, "cache-type-k", "f16")),
         .type_v = cli_kv_type(cli_text(args, "cache-type-v", "f16")),
         .no_probe = cli_has(args, "no-probe"),
+        .stream_trunk = cli_has(args, "stream-trunk"),
     };
     int rc = cli_budget(args, &o.budget_bytes);
     if (rc != CLI_OK) {
@@ -114,6 +126,9 @@ static const cli_option options[] = {
      .value = "SIZE",
      .help = "Plan for so much memory: bytes, or K, M, G (powers of 1024)",
      .by_default = "what the machine can spare"},
+    {.name = "stream-trunk",
+     .kind = CLI_FLAG,
+     .help = "Plan for weights that are read layer by layer where they do not fit"},
     {.name = "ctx",
      .short_name = "c",
      .kind = CLI_INT,
@@ -153,9 +168,11 @@ const cli_command cli_cmd_plan = {
         "limit is the smallest of the machine, the control groups above us and our own limits; "
         "without --budget three quarters of it are planned for, or less if that is enough.\n"
         "JSON: {\"ctx\":N, \"weights_bytes\":N, \"kv_bytes\":N, \"buffer_bytes\":N, "
-        "\"min_cache_bytes\":N, \"floor_bytes\":N (the sum of these four), \"resident_bytes\":N, "
+        "\"min_cache_bytes\":N, \"min_trunk_bytes\":N, \"floor_bytes\":N (the sum of these five), "
+        "\"resident_bytes\":N, "
         "\"limit_bytes\":N, \"limit_by\":S, \"budget_bytes\":N, \"cache_bytes\":N, "
-        "\"bytes_per_token\":N, \"read_bytes_per_token\":N, \"disk_bytes_per_s\":N (0: not "
+        "\"trunk_bytes\":N, \"bytes_per_token\":N, \"read_bytes_per_token\":N, "
+        "\"read_trunk_bytes_per_token\":N, \"disk_bytes_per_s\":N (0: not "
         "measured), \"tokens_per_s\":X or null (nothing is read, or not measured)}.",
     .examples = "caisson plan model.waste --budget 8G\ncaisson plan model.cmf -c 32768 --json",
     .run = run,

@@ -19,11 +19,15 @@ const cli_option cli_memory_options[] = {
      .help = "Memory that the model and its context may take: bytes, or K, M, G (powers of 1024); "
              "routed experts beyond it are read when they are wanted (caisson plan MODEL)",
      .by_default = "what the machine can spare"},
+    {.name = "stream-trunk",
+     .kind = CLI_FLAG,
+     .help = "Where not even the other weights fit into the budget: read them layer by layer, for "
+             "every token (same result)"},
     {.name = "io",
      .kind = CLI_CHOICE,
      .value = "HOW",
      .choices = io_choice,
-     .help = "How they are read (same result)",
+     .help = "How experts and layers are read (same result)",
      .by_default = "uring where the kernel has it, else threads"},
     {.name = "no-lookahead",
      .kind = CLI_FLAG,
@@ -35,7 +39,9 @@ const cli_option cli_memory_options[] = {
      .kind = CLI_FLAG,
      .help = "Note at the end, in usage.waste in the model's directory, which experts were used: "
              "the next run reads them first (same result)"},
-    {.name = "stats", .kind = CLI_FLAG, .help = "Tell at the end what was read of routed experts"},
+    {.name = "stats",
+     .kind = CLI_FLAG,
+     .help = "Tell at the end what was read of routed experts and layers"},
     {0},
 };
 
@@ -77,6 +83,7 @@ int cli_memory(const cli_args *args, caisson_open_options *o) {
     o->budget_type_k = s.type_k;
     o->budget_type_v = s.type_v;
     o->io = io_of(cli_text(args, "io", ""));
+    o->stream_trunk = cli_has(args, "stream-trunk");
     o->no_lookahead = cli_has(args, "no-lookahead");
     o->verify_records = cli_has(args, "verify-records");
     return cli_budget(args, &o->budget_bytes);
@@ -101,9 +108,21 @@ static void print_line(const char *what, const caisson_expert_stats *s) {
             percent(s->ahead_used_bytes, s->ahead_bytes), s->stall_s, overlap(s));
 }
 
+static void print_trunk_stats(const caisson_model *model) {
+    caisson_trunk_stats s;
+    caisson_error err;
+    if (caisson_model_trunk_stats(model, &s, &err) == CAISSON_OK && s.n_parts > 0) {
+        fprintf(stderr,
+                "layers: %s; %" PRIu32 " of %" PRIu32 " in memory | %" PRIu64
+                " reads %9.1f MB | stalled %7.2f s\n",
+                s.io, s.n_kept, s.n_parts, s.reads, (double)s.bytes * 1e-6, s.stall_s);
+    }
+}
+
 static void print_stats(const caisson_model *model) {
     caisson_expert_stats all;
     caisson_error err;
+    print_trunk_stats(model);
     if (caisson_model_expert_stats(model, UINT32_MAX, &all, &err) != CAISSON_OK) {
         return;
     }
@@ -157,9 +176,28 @@ static void put_one(csn_jw *w, const caisson_expert_stats *s) {
     put_f64(w, "read_s", s->read_s);
 }
 
+static void put_trunk_stats(csn_jw *w, const caisson_model *model) {
+    caisson_trunk_stats s;
+    caisson_error err;
+    if (caisson_model_trunk_stats(model, &s, &err) != CAISSON_OK || s.n_parts == 0) {
+        return;
+    }
+    csn_jw_key(w, CSN_STR("trunk"));
+    csn_jw_object(w);
+    csn_jw_key(w, CSN_STR("io"));
+    csn_jw_str(w, csn_str_from(s.io));
+    put_u64(w, "parts", s.n_parts);
+    put_u64(w, "kept", s.n_kept);
+    put_u64(w, "reads", s.reads);
+    put_u64(w, "bytes_read", s.bytes);
+    put_f64(w, "stall_s", s.stall_s);
+    csn_jw_object_end(w);
+}
+
 void cli_put_stats(csn_jw *w, const caisson_model *model) {
     caisson_expert_stats all;
     caisson_error err;
+    put_trunk_stats(w, model);
     if (caisson_model_expert_stats(model, UINT32_MAX, &all, &err) != CAISSON_OK ||
         all.n_layers == 0) {
         return;

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "cli.h"
 
-/* --budget --io --no-lookahead --verify-records --learn --stats */
+/* --budget --stream-trunk --io --no-lookahead --verify-records --learn --stats */
 extern const cli_option cli_memory_options[];
 
 /* --budget in bytes, 0 if it is not given: a number, K, M or G behind it (powers of 1024). CLI_OK
@@ -19,7 +19,7 @@ int cli_memory(const cli_args *args, caisson_open_options *o);
 /* When the work is done: with --stats what was read, a line a layer, on standard error; with
  * --learn what was used is noted (a warning if it cannot be). */
 void cli_end_experts(const cli_args *args, caisson_model *model);
-/* The member "experts" of an open object; nothing when nothing is streamed. */
+/* The members "trunk" and "experts" of an open object, each where it is streamed. */
 void cli_put_stats(csn_jw *w, const caisson_model *model);
 
 #endif

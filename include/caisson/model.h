@@ -83,6 +83,9 @@ typedef struct caisson_open_options {
     uint32_t budget_n_ctx; /* of the session that is counted; 0 as in caisson_session_options */
     caisson_kv_type budget_type_k, budget_type_v;
     caisson_io io;
+    /* Under a budget that is too small for all weights that are not routed experts, these are read
+     * too, layer by layer, for every token; the least budget is then that of two layers. */
+    bool stream_trunk;
     bool no_lookahead;   /* do not guess which experts the next layer will want */
     bool verify_records; /* the checksum of each expert is checked whenever it is read */
 } caisson_open_options;
@@ -194,6 +197,17 @@ typedef struct caisson_expert_stats {
 CAISSON_API caisson_status caisson_model_expert_stats(const caisson_model *model, uint32_t i_layer,
                                                       caisson_expert_stats *ret,
                                                       caisson_error *err);
+
+/* What was read of layers and head since the model was opened (stream_trunk). */
+typedef struct caisson_trunk_stats {
+    uint32_t n_parts; /* layers and the head; 0: nothing is streamed */
+    uint32_t n_kept;  /* of them, those that stay in memory */
+    uint64_t reads, bytes;
+    double stall_s; /* generation waited for a read */
+    const char *io; /* how: "direct", "buffered: ..."; good as long as the model */
+} caisson_trunk_stats;
+CAISSON_API caisson_status caisson_model_trunk_stats(const caisson_model *model,
+                                                     caisson_trunk_stats *ret, caisson_error *err);
 
 /* Notes in usage.waste, in the model's directory, which experts are in memory and how often they
  * were used: the next open reads those first. CAISSON_E_UNSUPPORTED: the model is no .waste. */

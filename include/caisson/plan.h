@@ -16,24 +16,28 @@ typedef struct caisson_plan_options {
     uint64_t budget_bytes; /* 0 = what this machine can spare */
     uint32_t n_ctx;        /* as in caisson_session_options */
     caisson_kv_type type_k, type_v;
-    bool no_probe; /* do not read from the disk: disk_bytes_per_s is 0 */
+    bool no_probe;     /* do not read from the disk: disk_bytes_per_s is 0 */
+    bool stream_trunk; /* as in caisson_open_options */
 } caisson_plan_options;
 
 typedef struct caisson_memory_plan {
     uint32_t n_ctx;
-    /* What stays in memory whatever the budget: weights that are not routed experts, the KV cache,
-     * the least of buffers; and the least cache of experts. floor_bytes is their sum. */
-    uint64_t weights_bytes, kv_bytes, buffer_bytes, min_cache_bytes;
+    /* What stays in memory whatever the budget: weights that are not streamed, the KV cache, the
+     * least of buffers; the least cache of experts; and the two largest neighbours among layers and
+     * head, when these are streamed (else 0). floor_bytes is their sum. */
+    uint64_t weights_bytes, kv_bytes, buffer_bytes, min_cache_bytes, min_trunk_bytes;
     uint64_t floor_bytes;     /* the smallest budget; depends on model, n_ctx and KV types alone */
     uint64_t resident_bytes;  /* a budget with which nothing is read twice */
     uint64_t limit_bytes;     /* of this process: machine, control groups, own limits */
     const char *limit_by;     /* which of them; static */
     uint64_t budget_bytes;    /* as asked for, or chosen: at most 3/4 of the limit, or the floor */
     uint64_t cache_bytes;     /* of it for routed experts */
+    uint64_t trunk_bytes;     /* of it for layers and head, when these are streamed */
     uint64_t bytes_per_token; /* of routed experts that one token uses */
     uint64_t read_bytes_per_token; /* of those not in the cache, when all are used alike; models
                                       prefer some, so that less is read */
-    double disk_bytes_per_s;       /* measured for a moment; 0 = not */
+    uint64_t read_trunk_bytes_per_token; /* of layers that do not stay in memory */
+    double disk_bytes_per_s;             /* measured for a moment; 0 = not */
     double tokens_per_s; /* that the disk allows then; 0 = nothing is read, or not known */
 } caisson_memory_plan;
 

@@ -38,7 +38,7 @@ caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o,
         [CAISSON_IO_THREADS] = CSN_EXPERT_IO_THREADS,
         [CAISSON_IO_BUFFERED] = CSN_EXPERT_IO_BUFFERED,
     };
-    if (csn_store_warp(store) == NULL && o->budget_bytes == 0) {
+    if (csn_store_warp(store) == NULL && o->budget_bytes == 0 && !o->stream_trunk) {
         return CAISSON_OK;
     }
     CSN_API_NEED((unsigned)o->io < sizeof(io) / sizeof(io[0]), err, "io is not one of caisson_io");
@@ -49,6 +49,11 @@ caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o,
     csn_memplan_share share;
     CSN_TRY(csn_stream_new(store, &so, &stream, err));
     csn_store_set_stream(store, stream);
+    csn_trunk *trunk = NULL;
+    if (o->stream_trunk) {
+        CSN_TRY(csn_trunk_new(store, &trunk, err));
+        csn_store_set_trunk(store, trunk);
+    }
     CSN_TRY(
         csn_api_memplan(store, o->budget_n_ctx, o->budget_type_k, o->budget_type_v, &plan, err));
     uint64_t budget = o->budget_bytes != 0
@@ -59,6 +64,9 @@ caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o,
     csn_expert_options eo = {
         .cache_bytes = share.cache_bytes, .least_bytes = plan.min_cache_bytes, .io = io[o->io]};
     csn_log log = log_of(o);
+    if (trunk != NULL) {
+        CSN_TRY(csn_trunk_start(trunk, share.trunk_bytes, io[o->io], err));
+    }
     if (stream == NULL) {
         return CAISSON_OK;
     }
@@ -82,8 +90,10 @@ caisson_status caisson_model_save_usage(caisson_model *model, caisson_error *err
 
 caisson_status csn_api_store(const csn_api_container *c, const caisson_open_options *o,
                              csn_store **ret, caisson_error *err) {
-    csn_store_options so = {
-        .no_mmap = o->no_mmap, .guard_mappings = o->guard_mappings, .verify = o->verify};
+    /* pages of a mapping would stay beside what is read of a trunk */
+    csn_store_options so = {.no_mmap = o->no_mmap || o->stream_trunk,
+                            .guard_mappings = o->guard_mappings,
+                            .verify = o->verify};
     return c->warp != NULL ? csn_store_new_warp(c->warp, &so, ret, err)
                            : csn_store_new(c->cmf, &so, ret, err);
 }
@@ -138,6 +148,26 @@ caisson_status caisson_model_expert_stats(const caisson_model *model, uint32_t i
         copy_stats(&s, &out);
         out.io = csn_experts_io_text(e);
         out.cache_bytes = csn_stream_cache_bytes(stream);
+    }
+    *ret = out;
+    return CAISSON_OK;
+}
+
+caisson_status caisson_model_trunk_stats(const caisson_model *model, caisson_trunk_stats *ret,
+                                         caisson_error *err) {
+    CSN_API_ERR(err);
+    CSN_API_NEED(model != NULL && ret != NULL, err, "model and ret must not be NULL");
+    csn_trunk *trunk = model->store != NULL ? csn_store_trunk(model->store) : NULL;
+    caisson_trunk_stats out = {0};
+    if (trunk != NULL) {
+        csn_trunk_stats s;
+        csn_trunk_get_stats(trunk, &s);
+        out = (caisson_trunk_stats){.n_parts = s.n_parts,
+                                    .n_kept = s.n_kept,
+                                    .reads = s.reads,
+                                    .bytes = s.bytes,
+                                    .stall_s = (double)s.stall_ns * 1e-9,
+                                    .io = csn_trunk_io_text(trunk)};
     }
     *ret = out;
     return CAISSON_OK;

@@ -70,6 +70,23 @@ static caisson_status probe(csn_stream *stream, const csn_memplan *p, double *re
     return CAISSON_OK;
 }
 
+/* The same of layers, where there are no experts. */
+static caisson_status probe_trunk(csn_store *store, csn_trunk *trunk, double *ret,
+                                  caisson_error *err) {
+    uint32_t n_layers = csn_store_arch(store)->n_layers;
+    CSN_TRY(csn_trunk_start(trunk, csn_trunk_min_bytes(trunk), CSN_EXPERT_IO_AUTO, err));
+    uint64_t start = csn_now_ns();
+    uint64_t ns = 0;
+    for (uint32_t i = 0; ns < PROBE_MS * UINT64_C(1000000); i = (i + 1) % n_layers) {
+        CSN_TRY(csn_trunk_use(trunk, i, (i + 1) % n_layers, NULL, err));
+        ns = csn_now_ns() - start;
+    }
+    csn_trunk_stats s;
+    csn_trunk_get_stats(trunk, &s);
+    *ret = (double)s.bytes * 1e9 / (double)ns;
+    return CAISSON_OK;
+}
+
 static caisson_status make_plan(csn_store *store, const caisson_plan_options *o,
                                 caisson_memory_plan *ret, caisson_error *err) {
     csn_stream *stream;
@@ -77,6 +94,11 @@ static caisson_status make_plan(csn_store *store, const caisson_plan_options *o,
     csn_memplan_share share;
     CSN_TRY(csn_stream_new(store, &(csn_stream_options){0}, &stream, err));
     csn_store_set_stream(store, stream);
+    csn_trunk *trunk = NULL;
+    if (o->stream_trunk) {
+        CSN_TRY(csn_trunk_new(store, &trunk, err));
+        csn_store_set_trunk(store, trunk);
+    }
     CSN_TRY(csn_api_memplan(store, o->n_ctx, o->type_k, o->type_v, &p, err));
     csn_memory_limit limit = csn_memory_limit_get();
     uint64_t budget = o->budget_bytes != 0 ? o->budget_bytes : csn_memplan_choose(&p, limit.bytes);
@@ -87,23 +109,31 @@ static caisson_status make_plan(csn_store *store, const caisson_plan_options *o,
         .kv_bytes = p.kv_bytes,
         .buffer_bytes = p.buffer_bytes[0],
         .min_cache_bytes = p.min_cache_bytes,
+        .min_trunk_bytes = p.min_trunk_bytes,
         .floor_bytes = p.floor_bytes,
         .resident_bytes = p.resident_bytes,
         .limit_bytes = limit.bytes,
         .limit_by = limit.by,
         .budget_bytes = budget,
         .cache_bytes = share.cache_bytes,
+        .trunk_bytes = share.trunk_bytes,
         .bytes_per_token = p.bytes_per_token,
     };
     if (p.all_cache_bytes > 0) {
         double missing = 1.0 - (double)share.cache_bytes / (double)p.all_cache_bytes;
         plan.read_bytes_per_token = (uint64_t)((double)p.bytes_per_token * missing);
     }
-    if (stream != NULL && !o->no_probe) {
-        CSN_TRY(probe(stream, &p, &plan.disk_bytes_per_s, err));
+    if (trunk != NULL) {
+        plan.read_trunk_bytes_per_token = csn_trunk_reread_bytes(trunk, share.trunk_bytes);
     }
-    if (plan.read_bytes_per_token > 0) {
-        plan.tokens_per_s = plan.disk_bytes_per_s / (double)plan.read_bytes_per_token;
+    if (!o->no_probe && stream != NULL) {
+        CSN_TRY(probe(stream, &p, &plan.disk_bytes_per_s, err));
+    } else if (!o->no_probe && trunk != NULL) {
+        CSN_TRY(probe_trunk(store, trunk, &plan.disk_bytes_per_s, err));
+    }
+    uint64_t read = plan.read_bytes_per_token + plan.read_trunk_bytes_per_token;
+    if (read > 0) {
+        plan.tokens_per_s = plan.disk_bytes_per_s / (double)read;
     }
     *ret = plan;
     return CAISSON_OK;

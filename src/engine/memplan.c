@@ -12,9 +12,11 @@ enum { PLAN_THREADS = 32, GROWTH_SHARE = 8 /* of what is above the floor, for lo
 static uint64_t sum_weights(const csn_store *store) {
     const csn_directory *dir = csn_store_dir(store);
     const csn_stream *stream = csn_store_stream(store);
+    const csn_trunk *trunk = csn_store_trunk(store);
     uint64_t sum = 0;
     for (uint32_t i = 0; i < dir->n; i++) {
         bool is_elsewhere = (stream != NULL && csn_stream_has(stream, i)) ||
+                            (trunk != NULL && csn_trunk_has(trunk, i)) ||
                             csn_str_starts(dir->tensors[i].name, CSN_STR("skill."));
         sum += is_elsewhere ? 0 : csn_alloc_aligned_nbytes(dir->tensors[i].nbytes);
     }
@@ -62,6 +64,8 @@ static caisson_status add_up(csn_memplan *p, caisson_error *err) {
     if (!csn_add(p->weights_bytes, p->kv_bytes, &fixed) ||
         !csn_add(fixed, p->buffer_bytes[0], &p->floor_bytes) ||
         !csn_add(p->floor_bytes, p->min_cache_bytes, &p->floor_bytes) ||
+        !csn_add(p->floor_bytes, p->min_trunk_bytes, &p->floor_bytes) ||
+        !csn_add(fixed, p->all_trunk_bytes, &fixed) ||
         !csn_add(fixed, p->buffer_bytes[CSN_MEMPLAN_CUTS - 1], &p->resident_bytes) ||
         !csn_add(p->resident_bytes, p->all_cache_bytes, &p->resident_bytes)) {
         return csn_fail_nomem(err, UINT64_MAX);
@@ -75,6 +79,10 @@ static caisson_status measure(const csn_plan *plan, const csn_store *store, csn_
     CSN_TRY(csn_kv_nbytes(plan, p->n_ctx, type_k, type_v, &p->kv_bytes, err));
     for (uint32_t i = 0; i < CSN_MEMPLAN_CUTS; i++) {
         p->buffer_bytes[i] = count_buffers(plan, p->n_ctx, CSN_MEMPLAN_MIN_UBATCH << i);
+    }
+    if (csn_store_trunk(store) != NULL) {
+        p->min_trunk_bytes = csn_trunk_min_bytes(csn_store_trunk(store));
+        p->all_trunk_bytes = csn_trunk_all_bytes(csn_store_trunk(store));
     }
     if (csn_store_stream(store) != NULL) {
         CSN_TRY(count_experts(csn_store_stream(store), plan, p, err));
@@ -124,6 +132,9 @@ caisson_status csn_memplan_split(const csn_memplan *p, uint64_t budget, csn_memp
                         CSN_VALUES(p->floor_bytes, budget));
     }
     uint64_t above = budget - p->floor_bytes;
+    uint64_t trunk = p->all_trunk_bytes - p->min_trunk_bytes;
+    trunk = trunk < above ? trunk : above;
+    above -= trunk;
     uint32_t i = CSN_MEMPLAN_CUTS - 1;
     while (i > 0 && !is_affordable(p, above, growth(p, i))) {
         i--;
@@ -131,6 +142,7 @@ caisson_status csn_memplan_split(const csn_memplan *p, uint64_t budget, csn_memp
     uint64_t cache = p->min_cache_bytes + above - growth(p, i);
     *ret = (csn_memplan_share){
         .cache_bytes = cache < p->all_cache_bytes ? cache : p->all_cache_bytes,
+        .trunk_bytes = p->min_trunk_bytes + trunk,
         .n_ubatch = CSN_MEMPLAN_MIN_UBATCH << i,
     };
     return CAISSON_OK;

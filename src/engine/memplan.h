@@ -4,7 +4,8 @@
  *
  * The least (floor) depends on the model, n_ctx and the types of the KV cache, and on nothing else:
  * buffers are counted for 32 threads, the wider of the compute modes and prompts that are cut into
- * 64 tokens. What a budget has beyond it goes to the cache of experts, a part of it to longer cuts.
+ * 64 tokens. What a budget has beyond it goes to layers of a streamed trunk, then to the cache of
+ * experts, a part of it to longer cuts.
  */
 #ifndef CSN_ENGINE_MEMPLAN_H
 #define CSN_ENGINE_MEMPLAN_H
@@ -16,16 +17,19 @@ enum { CSN_MEMPLAN_CUTS = 4, CSN_MEMPLAN_MIN_UBATCH = 64 }; /* 64, 128, 256, 512
 
 typedef struct csn_memplan {
     uint32_t n_ctx;
-    uint64_t weights_bytes; /* all that is not a streamed expert; skills excepted */
+    uint64_t weights_bytes; /* what stays in memory: neither experts nor layers of the trunk that
+                               are streamed; skills excepted */
     uint64_t kv_bytes;
     uint64_t buffer_bytes[CSN_MEMPLAN_CUTS];
     uint64_t min_cache_bytes, all_cache_bytes; /* of experts; 0: none are streamed */
+    uint64_t min_trunk_bytes, all_trunk_bytes; /* of layers; 0: they are among the weights */
     uint64_t floor_bytes, resident_bytes;      /* the least; from here on nothing is read again */
     uint64_t bytes_per_token;                  /* of streamed experts that one token uses */
 } csn_memplan;
 
-/* n_ctx 0: as a session would choose. The store's stream, if it has experts, is set, started or
- * not; the store is dry meanwhile. Errors are those of csn_plan_make. */
+/* n_ctx 0: as a session would choose. The store's stream, if it has experts, is set, and its trunk,
+ * if that is streamed, started or not; the store is dry meanwhile. Errors are those of
+ * csn_plan_make. */
 caisson_status csn_memplan_make(csn_store *store, uint32_t n_ctx, csn_kv_type type_k,
                                 csn_kv_type type_v, csn_memplan *ret, caisson_error *err);
 
@@ -34,8 +38,9 @@ caisson_status csn_memplan_make(csn_store *store, uint32_t n_ctx, csn_kv_type ty
 uint64_t csn_memplan_choose(const csn_memplan *p, uint64_t limit);
 
 typedef struct csn_memplan_share {
-    uint64_t cache_bytes;
-    uint32_t n_ubatch; /* longest cut of a prompt */
+    uint64_t cache_bytes; /* of experts */
+    uint64_t trunk_bytes; /* of layers: served first, for every token reads them all */
+    uint32_t n_ubatch;    /* longest cut of a prompt */
 } csn_memplan_share;
 /* CAISSON_E_LIMIT below the floor: want and got are floor and budget. */
 caisson_status csn_memplan_split(const csn_memplan *p, uint64_t budget, csn_memplan_share *ret,

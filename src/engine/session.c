@@ -40,6 +40,7 @@ struct request {
     csn_row_fn on_row;
     void *ctx;
     const csn_progress *progress;
+    const csn_progress *layers; /* asked between layers; NULL: nobody watches */
 };
 
 static uint64_t threads_or_all(unsigned n) {
@@ -259,7 +260,7 @@ static caisson_status all_rows(struct request *r, uint32_t i0, uint32_t n, caiss
         uint32_t rows = n - t < CSN_LOGIT_ROWS ? n - t : CSN_LOGIT_ROWS;
         float *out =
             r->on_row != NULL ? s->logits : s->logits + (uint64_t)(i0 + t) * s->now->plan->vocab;
-        csn_forward_logits(&s->forward, t, rows, out);
+        CSN_TRY(csn_forward_logits(&s->forward, t, rows, out, r->layers, err));
         for (uint32_t i = 0; r->on_row != NULL && i < rows; i++) {
             CSN_TRY(r->on_row(r->ctx, i0 + t + i, out + (uint64_t)i * s->now->plan->vocab, err));
         }
@@ -308,24 +309,24 @@ static caisson_status run(void *ctx, caisson_error *err) {
     struct request *r = ctx;
     csn_session *s = r->s;
     csn_progress layers = {between_layers, r};
-    bool watched = r->progress != NULL && r->progress->fn != NULL;
+    r->layers = r->progress != NULL && r->progress->fn != NULL ? &layers : NULL;
     /* longrope: all tokens of one call use the table of its last position */
     bool use_long =
         s->now->plan->rope_original != 0 && s->n_past + r->n > s->now->plan->rope_original;
     if (s->ids != NULL && s->n_state != s->n_past) {
-        CSN_TRY(replay(s, use_long, watched ? &layers : NULL, err));
+        CSN_TRY(replay(s, use_long, r->layers, err));
     }
     while (r->n_done < r->n) {
         uint32_t n = r->n - r->n_done < s->n_ubatch ? r->n - r->n_done : s->n_ubatch;
         bool is_last = r->n_done + n == r->n;
         bool all = r->want_all || s->forward.ops.tap != NULL;
         uint64_t row0 = all ? 0 : is_last ? n - 1 : n;
-        CSN_TRY(forward(s, r->ids + r->n_done, s->n_past + r->n_done, n, row0, use_long,
-                        watched ? &layers : NULL, err));
+        CSN_TRY(forward(s, r->ids + r->n_done, s->n_past + r->n_done, n, row0, use_long, r->layers,
+                        err));
         if (r->want_all) {
             CSN_TRY(all_rows(r, r->n_done, n, err));
         } else if (is_last) {
-            csn_forward_logits(&s->forward, n - 1, 1, s->logits);
+            CSN_TRY(csn_forward_logits(&s->forward, n - 1, 1, s->logits, r->layers, err));
         }
         r->n_done += n;
     }

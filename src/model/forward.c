@@ -263,8 +263,10 @@ static caisson_status ffn(csn_forward *f, const csn_layer *l, uint32_t i_layer,
         project(f, &l->down, f->gate, l->ffn, l->post_ffn_norm, h, n);
         return CAISSON_OK;
     }
-    CSN_TRY(csn_block_moe(&f->ops, p, l->moe, next != NULL ? next->moe : NULL, &f->moe, active,
-                          f->x, f->mixed, n, err));
+    bool can_ask = next != NULL &&
+                   (p->trunk == NULL || csn_trunk_is_there(p->trunk, (uint32_t)(next - p->layers)));
+    CSN_TRY(csn_block_moe(&f->ops, p, l->moe, can_ask ? next->moe : NULL, &f->moe, active, f->x,
+                          f->mixed, n, err));
     if (l->post_ffn_norm != NULL) {
         csn_block_norm(&f->ops, f->mixed, dim, l->post_ffn_norm, p->norm_eps, f->mixed, dim, n,
                        dim);
@@ -325,9 +327,14 @@ static caisson_status layer(csn_forward *f, csn_kv *kv, uint32_t i, uint32_t pos
     return ffn(f, l, i_layer, next, active, row0, n - row0, err);
 }
 
-caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, uint32_t pos0,
-                               uint64_t n, uint64_t row0, bool use_long,
-                               const csn_progress *progress, caisson_error *err) {
+/* What is run behind visit i: a layer, or the head if somebody asks for logits. */
+static uint32_t part_after(const csn_plan *p, uint32_t i, bool wants_logits) {
+    return i + 1 < csn_plan_n_visits(p) ? (i + 1) % p->n_layers : wants_logits ? p->n_layers : 0;
+}
+
+static caisson_status run(csn_forward *f, csn_kv *kv, const int32_t *ids, uint32_t pos0, uint64_t n,
+                          uint64_t row0, bool use_long, const csn_progress *progress,
+                          caisson_error *err) {
     const csn_plan *p = f->plan;
     struct embed e = {p, ids, f->h};
     csn_ops_each(&f->ops, n, embed_span, &e);
@@ -339,6 +346,10 @@ caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, u
     f->moe.progress = progress;
     for (uint32_t i = 0; i < n_visits; i++) {
         CSN_TRY(csn_progress_tell(progress, "layers", i, n_visits, err));
+        if (p->trunk != NULL) {
+            CSN_TRY(csn_trunk_use(p->trunk, i % p->n_layers, part_after(p, i, row0 < n), progress,
+                                  err));
+        }
         if (p->loop_norm && i > 0 && i % p->n_layers == 0) {
             csn_block_norm(&f->ops, f->h, p->hidden, p->final_norm, p->norm_eps, f->h, p->hidden, n,
                            p->hidden);
@@ -350,6 +361,19 @@ caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, u
         }
     }
     return CAISSON_OK;
+}
+
+caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, uint32_t pos0,
+                               uint64_t n, uint64_t row0, bool use_long,
+                               const csn_progress *progress, caisson_error *err) {
+    csn_trunk *trunk = f->plan->trunk;
+    if (trunk == NULL) {
+        return run(f, kv, ids, pos0, n, row0, use_long, progress, err);
+    }
+    csn_trunk_claim(trunk);
+    caisson_status status = run(f, kv, ids, pos0, n, row0, use_long, progress, err);
+    csn_trunk_release(trunk);
+    return status;
 }
 
 struct finish {
@@ -372,7 +396,7 @@ static void finish_rows(void *ctx, uint64_t n, uint64_t r0, uint64_t r1) {
     }
 }
 
-void csn_forward_logits(csn_forward *f, uint64_t row0, uint64_t rows, float *logits) {
+static void run_head(csn_forward *f, uint64_t row0, uint64_t rows, float *logits) {
     const csn_plan *p = f->plan;
     uint64_t dim = p->hidden;
     read_stream(f, p->output_res, csn_plan_n_res(p, p->n_layers), p->final_norm, row0, rows);
@@ -384,4 +408,20 @@ void csn_forward_logits(csn_forward *f, uint64_t row0, uint64_t rows, float *log
     for (uint64_t t = 0; t < rows && p->head.rows < p->vocab; t++) {
         memset(logits + t * p->vocab + p->head.rows, 0, (p->vocab - p->head.rows) * sizeof(float));
     }
+}
+
+caisson_status csn_forward_logits(csn_forward *f, uint64_t row0, uint64_t rows, float *logits,
+                                  const csn_progress *progress, caisson_error *err) {
+    const csn_plan *p = f->plan;
+    if (p->trunk == NULL) {
+        run_head(f, row0, rows, logits);
+        return CAISSON_OK;
+    }
+    csn_trunk_claim(p->trunk);
+    caisson_status status = csn_trunk_use(p->trunk, p->n_layers, 0, progress, err);
+    if (status == CAISSON_OK) {
+        run_head(f, row0, rows, logits);
+    }
+    csn_trunk_release(p->trunk);
+    return status;
 }

@@ -20,19 +20,9 @@ bool csn_plan_has(const struct csn_maker *m, csn_str name) {
     return csn_directory_find(m->dir, name) != NULL;
 }
 
-caisson_status csn_plan_matrix(struct csn_maker *m, const csn_tensor *t, csn_matrix *ret,
-                               caisson_error *err) {
-    if (t->dtype->decode == NULL) {
-        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = t->name,
-                        .what = "this build cannot run tensors of this dtype",
-                        .got = csn_str_from(t->dtype->name));
-    }
-    return csn_store_matrix(m->store, t->name, ret, err);
-}
-
 /* *ret_name: the entry that is read, in the directory's memory; of a blend the backbone's. */
-static caisson_status get_entry(struct csn_maker *m, csn_str name, csn_matrix *ret,
-                                csn_str *ret_name, caisson_error *err) {
+static caisson_status get_entry(struct csn_maker *m, csn_str name, csn_plan_get_fn get,
+                                csn_matrix *ret, csn_str *ret_name, caisson_error *err) {
     const csn_tensor *t = csn_directory_find(m->dir, name);
     if (t == NULL) {
         return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory", .tensor = name,
@@ -47,19 +37,14 @@ static caisson_status get_entry(struct csn_maker *m, csn_str name, csn_matrix *r
             return CAISSON_OK;
         }
     }
-    return csn_plan_matrix(m, t, ret, err);
-}
-
-static caisson_status get(struct csn_maker *m, csn_str name, csn_matrix *ret, caisson_error *err) {
-    csn_str entry;
-    return get_entry(m, name, ret, &entry, err);
+    return get(m->store, t->name, ret, err);
 }
 
 caisson_status csn_plan_weight(struct csn_maker *m, csn_str name, uint64_t rows, uint64_t cols,
                                csn_weight *ret, caisson_error *err) {
     csn_matrix mat;
     csn_str entry;
-    CSN_TRY(get_entry(m, name, &mat, &entry, err));
+    CSN_TRY(get_entry(m, name, csn_store_weight, &mat, &entry, err));
     if (mat.cols != cols) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "directory", .tensor = name,
                         .what = "columns differ from what the model's description needs",
@@ -85,7 +70,8 @@ caisson_status csn_plan_weight(struct csn_maker *m, csn_str name, uint64_t rows,
 caisson_status csn_plan_vector(struct csn_maker *m, csn_str name, uint64_t n, float add,
                                const float **ret, caisson_error *err) {
     csn_matrix mat;
-    CSN_TRY(get(m, name, &mat, err));
+    csn_str entry;
+    CSN_TRY(get_entry(m, name, csn_store_matrix, &mat, &entry, err));
     uint64_t have;
     if (!csn_mul(mat.rows, mat.cols, &have) || have != n) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "directory", .tensor = name,
@@ -335,7 +321,8 @@ static caisson_status plan_ends(struct csn_maker *m, caisson_error *err) {
     csn_plan *p = m->plan;
     csn_str embed = CSN_STR("model.embed_tokens.weight");
     csn_str head = CSN_STR("lm_head.weight");
-    CSN_TRY(get(m, embed, &p->embed, err));
+    csn_str entry;
+    CSN_TRY(get_entry(m, embed, csn_store_rows, &p->embed, &entry, err));
     if (p->embed.cols != p->hidden || p->embed.rows == 0) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "directory", .tensor = embed,
                         .what = "columns differ from hidden_size",
@@ -404,6 +391,7 @@ caisson_status csn_plan_make(csn_store *store, const csn_plan_part *parts, uint3
                      .logit_multiplier = a->logit_multiplier,
                      .v_norm = a->attn_v_norm,
                      .res_block = a->attn_res_block_size,
+                     .trunk = csn_store_trunk(store),
                      .act = act_of(a)};
     CSN_TRY(check_arch(a, err));
     double per_head = a->query_pre_attn_scalar > 0 ? a->query_pre_attn_scalar : a->head_dim;

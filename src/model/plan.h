@@ -7,6 +7,7 @@
 #include "kernels/kernels.h"
 #include "kernels/vec.h"
 #include "store/stream.h"
+#include "store/trunk.h"
 
 /* A matrix with the kernels that run it. */
 typedef struct csn_weight {
@@ -145,6 +146,7 @@ typedef struct csn_plan {
     uint32_t max_q, max_kv, max_ffn; /* widest of all layers */
     uint32_t max_gate, max_low;      /* gates, and inner projections, of attention */
     csn_vq_sizes vq;                 /* width 0: no experts of that kind */
+    csn_trunk *trunk; /* layers' weights have to be asked for; NULL: they are in memory */
     uint32_t max_experts, max_top_k, max_latent; /* 0 = no mixture anywhere */
     uint64_t bytes_per_token;
 } csn_plan;

@@ -64,7 +64,7 @@ static caisson_status blend(struct csn_maker *m, const csn_tensor *t, csn_matrix
         const csn_tensor *mine;
         csn_matrix mat;
         CSN_TRY(find(m, m->parts[i].skill, t, &mine, err));
-        CSN_TRY(csn_plan_matrix(m, mine != NULL ? mine : t, &mat, err));
+        CSN_TRY(csn_store_matrix(m->store, mine != NULL ? mine->name : t->name, &mat, err));
         if (mat.data == NULL) {
             return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = t->name,
                             .what = "a blend needs an expert that is streamed; without a budget it "
@@ -90,7 +90,7 @@ caisson_status csn_plan_from_skills(struct csn_maker *m, const csn_tensor *t, bo
         return blend(m, t, ret, err);
     }
     *ret_name = mine->name;
-    return csn_plan_matrix(m, mine, ret, err);
+    return csn_store_matrix(m->store, mine->name, ret, err);
 }
 
 bool csn_plan_is_of_skill(const struct csn_maker *m, csn_str name) {

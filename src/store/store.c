@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "store/guard.h"
 #include "store/stream.h"
+#include "store/trunk.h"
 
 /* One file of the model. */
 typedef struct mapping {
@@ -28,8 +29,10 @@ struct csn_store {
     const csn_directory *dir;
     const char *path;
     csn_stream *stream;
-    bool is_dry;
+    csn_trunk *trunk;
+    bool is_dry, guard_mappings;
     mapping *maps; /* [n_files] */
+    mapping rows;  /* of the file that csn_store_rows reads */
     uint32_t n_files;
     pthread_mutex_t mutex; /* guards blocks; taken alone */
     uint8_t **blocks;      /* [dir.n] memory of tensors read so far */
@@ -73,13 +76,17 @@ static caisson_status fill_cmf(csn_store *s, const csn_store_options *options, c
     return options->verify ? CSN_NEW(s->dir->n, &s->is_checked, err) : CAISSON_OK;
 }
 
+static void unmap_file(mapping *m) {
+    csn_guard_free(m->guard);
+    if (m->base != NULL) {
+        m->file->ops->unmap(m->file, m->base, m->size);
+    }
+}
+
 static void free_maps(csn_store *s) {
+    unmap_file(&s->rows);
     for (uint32_t i = 0; s->maps != NULL && i < s->n_files; i++) {
-        mapping *m = &s->maps[i];
-        csn_guard_free(m->guard);
-        if (m->base != NULL) {
-            m->file->ops->unmap(m->file, m->base, m->size);
-        }
+        unmap_file(&s->maps[i]);
     }
     csn_free(s->maps);
     s->maps = NULL;
@@ -114,6 +121,7 @@ caisson_status csn_store_new(csn_cmf *cmf, const csn_store_options *options, csn
                        .path = cmf->file->path,
                        .n_files = cmf->n_files};
     CSN_TRY(make(&known, &s, err));
+    s->guard_mappings = options->guard_mappings;
     caisson_status status = fill_cmf(s, options, err);
     if (status != CAISSON_OK) {
         csn_error_file(err, cmf->file->path);
@@ -134,6 +142,7 @@ caisson_status csn_store_new_warp(csn_warp *warp, const csn_store_options *optio
         CSN_TRY(csn_warp_use_digests(warp, err));
     }
     CSN_TRY(make(&known, &s, err));
+    s->guard_mappings = options->guard_mappings;
     s->maps[0] = (mapping){.file = warp->trunk};
     caisson_status status =
         warp->digests != NULL ? CSN_NEW(s->dir->n, &s->is_checked, err) : CAISSON_OK;
@@ -150,6 +159,7 @@ void csn_store_free(csn_store *s) {
     if (s == NULL) {
         return;
     }
+    csn_trunk_free(s->trunk);
     csn_stream_free(s->stream);
     free_maps(s);
     for (uint32_t i = 0; s->blocks != NULL && i < s->dir->n; i++) {
@@ -186,6 +196,14 @@ void csn_store_set_stream(csn_store *s, csn_stream *stream) {
 
 csn_stream *csn_store_stream(const csn_store *s) {
     return s->stream;
+}
+
+void csn_store_set_trunk(csn_store *s, csn_trunk *trunk) {
+    s->trunk = trunk;
+}
+
+csn_trunk *csn_store_trunk(const csn_store *s) {
+    return s->trunk;
 }
 
 void csn_store_set_dry(csn_store *s, bool is_dry) {
@@ -228,9 +246,9 @@ static caisson_status read_block(csn_store *s, const csn_tensor *t, const uint8_
 }
 
 static caisson_status check_lost(const csn_store *s, caisson_error *err) {
-    for (uint32_t i = 0; i < s->n_files; i++) {
+    for (uint32_t i = 0; i <= s->n_files; i++) {
         uint64_t at;
-        const mapping *m = &s->maps[i];
+        const mapping *m = i < s->n_files ? &s->maps[i] : &s->rows;
         if (m->guard != NULL && csn_guard_is_lost(m->guard, &at)) {
             return CSN_FAIL(
                 err, CAISSON_E_IO, .file = m->file->path, .section = "data", CSN_AT(at),
@@ -275,7 +293,8 @@ static caisson_status find_bytes(csn_store *s, const csn_tensor *t, const uint8_
     return status;
 }
 
-static caisson_status find_matrix(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err) {
+static caisson_status find_tensor(const csn_store *s, csn_str name, const csn_tensor **ret,
+                                  caisson_error *err) {
     const csn_tensor *t = csn_directory_find(s->dir, name);
     if (t == NULL) {
         return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory", .tensor = name,
@@ -288,6 +307,13 @@ static caisson_status find_matrix(csn_store *s, csn_str name, csn_matrix *ret, c
                                           : "this build cannot compute with the tensor's dtype",
             .got = csn_str_from(t->dtype->name));
     }
+    *ret = t;
+    return CAISSON_OK;
+}
+
+static caisson_status find_matrix(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err) {
+    const csn_tensor *t;
+    CSN_TRY(find_tensor(s, name, &t, err));
     const uint8_t *bytes = NULL;
     bool is_streamed =
         s->stream != NULL && csn_stream_has(s->stream, (uint32_t)(t - s->dir->tensors));
@@ -304,6 +330,60 @@ caisson_status csn_store_matrix(csn_store *s, csn_str name, csn_matrix *ret, cai
         csn_error_file(err, s->path);
     }
     return status;
+}
+
+caisson_status csn_store_weight(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err) {
+    const csn_tensor *t = csn_directory_find(s->dir, name);
+    const uint8_t *bytes = s->trunk != NULL && t != NULL
+                               ? csn_trunk_address(s->trunk, (uint32_t)(t - s->dir->tensors))
+                               : NULL;
+    if (bytes == NULL || s->is_dry) {
+        return csn_store_matrix(s, name, ret, err);
+    }
+    *ret = csn_matrix_make(t->dtype, &t->shape, bytes, t->nbytes);
+    return CAISSON_OK;
+}
+
+/* Only here and there a page is touched, and it need not stay. */
+static caisson_status map_rows(csn_store *s, csn_file *file, caisson_error *err) {
+    mapping m = {.file = file};
+    CSN_TRY(csn_file_size(file, &m.size, err));
+    CSN_TRY(file->ops->map(file, m.size, &m.base, err));
+#ifdef MADV_RANDOM
+    (void)madvise((void *)(uintptr_t)m.base, (size_t)m.size, MADV_RANDOM);
+#endif
+    s->rows = m;
+    return s->guard_mappings ? csn_guard_new(m.base, m.size, &s->rows.guard, err) : CAISSON_OK;
+}
+
+bool csn_store_has_rows(const csn_store *s, const csn_tensor *t) {
+    csn_warp_range ranges[2];
+    return s->warp == NULL ||
+           csn_warp_tensor_ranges(s->warp, (uint32_t)(t - s->dir->tensors), ranges) == 1;
+}
+
+caisson_status csn_store_rows(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err) {
+    const csn_tensor *t = csn_directory_find(s->dir, name);
+    if (s->trunk == NULL || s->is_dry || t == NULL || !csn_store_has_rows(s, t)) {
+        return csn_store_matrix(s, name, ret, err);
+    }
+    CSN_TRY(find_tensor(s, name, &t, err));
+    csn_file *file = s->maps[t->i_file].file;
+    if (s->rows.base == NULL) {
+        CSN_TRY(map_rows(s, file, err));
+    }
+    if (file != s->rows.file) {
+        return csn_store_matrix(s, name, ret, err);
+    }
+    const uint8_t *bytes = s->rows.base + t->offset;
+    CSN_TRY(check_tensor(s, t, bytes, err));
+    *ret = csn_matrix_make(t->dtype, &t->shape, bytes, t->nbytes);
+    return CAISSON_OK;
+}
+
+caisson_status csn_store_check(csn_store *s, uint32_t i_tensor, const uint8_t *bytes,
+                               caisson_error *err) {
+    return check_tensor(s, &s->dir->tensors[i_tensor], bytes, err);
 }
 
 caisson_status csn_store_guarded(csn_store *s, caisson_status (*fn)(void *ctx, caisson_error *err),

@@ -32,6 +32,11 @@ csn_warp *csn_store_warp(const csn_store *s); /* NULL: the model is no .waste */
 typedef struct csn_stream csn_stream;
 void csn_store_set_stream(csn_store *s, csn_stream *stream);
 csn_stream *csn_store_stream(const csn_store *s);
+/* The layers' weights, when they are read layer by layer (store/trunk.h); in the same way. NULL:
+ * they stay in memory. */
+typedef struct csn_trunk csn_trunk;
+void csn_store_set_trunk(csn_store *s, csn_trunk *trunk);
+csn_trunk *csn_store_trunk(const csn_store *s);
 
 /* While it is true nothing is read: matrices have no data, so that a plan that is made then tells
  * sizes alone. */
@@ -42,6 +47,16 @@ bool csn_store_is_dry(const csn_store *s);
  * CAISSON_E_MISSING if absent, CAISSON_E_UNSUPPORTED for a dtype that this build cannot decode;
  * without mmap, IO and NOMEM; with `verify`, HASH. Any thread may call. */
 caisson_status csn_store_matrix(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err);
+/* The same of a matrix that a layer multiplies with: with a trunk, where its bytes are from
+ * csn_trunk_use on. */
+caisson_status csn_store_weight(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err);
+/* The same of a matrix of which few rows are read: with a trunk, its place in a mapping of the
+ * file, where csn_store_has_rows; errors are those of mapping. */
+caisson_status csn_store_rows(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err);
+bool csn_store_has_rows(const csn_store *s, const csn_tensor *t);
+/* With `verify`: the bytes of a tensor that somebody else has read, once. CAISSON_E_HASH. */
+caisson_status csn_store_check(csn_store *s, uint32_t i_tensor, const uint8_t *bytes,
+                               caisson_error *err);
 
 /* Runs fn(ctx) so that a page of the mapping that vanished (file cut while mapped) makes this call
  * return CAISSON_E_IO instead of killing the process; without guard_mappings it just runs fn. All

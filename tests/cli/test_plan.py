@@ -76,6 +76,33 @@ class Plan(tool.Case):
         self.assertIn("floor", self.ok("plan", tool.TINY).out)
         self.fails(tool.FAILED, "plan", tool.TINY, "--budget", p["floor_bytes"] - 1)
 
+    def test_a_streamed_trunk_is_as_small_as_two_layers(self):
+        with open(os.path.join(WASTE, "manifest.json"), encoding="utf-8") as f:
+            trunk = json.load(f)["trunk"]
+        parts = {}  # layers' matrices and the head
+        for t in trunk:
+            name = t["name"].split(".")
+            matrix = len(t["shape"]) == 2 and t["shape"][0] > 1
+            part = int(name[2]) if name[1] == "layers" else "head" if name[0] == "lm_head" else None
+            if matrix and part is not None:
+                parts[part] = parts.get(part, 0) + t["bytes"]
+        parts = [parts[i] for i in sorted(p for p in parts if p != "head")] + [parts["head"]]
+        slots = max(parts[0::2]) + max(parts[1::2])
+        whole = self.plan("--no-probe")
+        p = self.plan("--no-probe", "--stream-trunk")
+        self.assertGreaterEqual(p["min_trunk_bytes"], slots)
+        self.assertLess(p["min_trunk_bytes"], slots + 2 * 4096 + 64 * len(trunk))
+        self.assertEqual(p["floor_bytes"], p["weights_bytes"] + p["kv_bytes"] + p["buffer_bytes"] +
+                         p["min_cache_bytes"] + p["min_trunk_bytes"])
+        self.assertLess(p["floor_bytes"], whole["floor_bytes"])
+        at_floor = self.plan("--no-probe", "--stream-trunk", "--budget", p["floor_bytes"])
+        self.assertEqual(at_floor["read_trunk_bytes_per_token"] // 64 * 64,
+                         at_floor["read_trunk_bytes_per_token"])
+        self.assertGreaterEqual(at_floor["read_trunk_bytes_per_token"], sum(parts))
+        self.assertLess(at_floor["read_trunk_bytes_per_token"], sum(parts) + 64 * len(trunk))
+        enough = self.plan("--no-probe", "--stream-trunk", "--budget", whole["floor_bytes"])
+        self.assertEqual(enough["read_trunk_bytes_per_token"], 0)
+
     def test_what_is_no_model(self):
         self.fails(tool.FAILED, "plan", self.path("nothing.waste"))
         self.fails(tool.FAILED, "plan", __file__)
@@ -100,6 +127,22 @@ class Budget(tool.Case):
         r = self.fails(tool.FAILED, *self.ARGS, "--budget", self.floor - 1)
         self.assertIn(str(self.floor), r.err)
         self.assertIn(str(self.floor - 1), r.err)
+
+    def test_layers_are_read_below_the_floor(self):
+        for model in (WASTE, tool.TINY):
+            args = (*self.ARGS[:1], model, *self.ARGS[2:], "--stream-trunk")
+            floor = tool.run("plan", model, "--json", "--no-probe", "-c", 64,
+                             "--stream-trunk").json["floor_bytes"]
+            want = self.ok(*args[:-1], "--json").json
+            for threads, budget, io in ((1, floor, "threads"), (4, floor + 50000, "buffered"),
+                                        (2, "1G", "threads")):
+                got = self.ok(*args, "--json", "--budget", budget, "-t", threads, "--io", io).json
+                self.assertEqual(got, want)
+            r = self.ok(*args, "--budget", floor, "--stats")
+            self.assertIn("layers: ", r.err)
+            r = self.fails(tool.FAILED, *args, "--budget", floor - 1)
+            self.assertIn(str(floor), r.err)
+            self.assertIn(str(floor - 1), r.err)
 
     def test_the_peak_is_kept(self):
         if any(s in os.environ.get("CFLAGS", "") + tool.BUILD for s in ("san", "aarch64")):

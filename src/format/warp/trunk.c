@@ -260,18 +260,29 @@ caisson_status csn_warp_read_trunk(csn_warp *w, const csn_warp_config *config, c
     return status;
 }
 
-caisson_status csn_warp_read_tensor(csn_warp *w, uint32_t i, uint8_t *out, caisson_error *err) {
+uint32_t csn_warp_tensor_ranges(const csn_warp *w, uint32_t i, csn_warp_range ret[2]) {
     const csn_tensor *t = &w->dir.tensors[i];
     uint64_t scales = csn_warp_scale_nbytes(t);
-    caisson_status status =
-        csn_file_read_at(w->trunk, t->offset, out, (size_t)(t->nbytes - scales), err);
-    if (status == CAISSON_OK && scales > 0) {
-        status = csn_file_read_at(w->trunk, w->scale_off[i], out + (t->nbytes - scales),
-                                  (size_t)scales, err);
+    ret[0] = (csn_warp_range){t->offset, t->nbytes - scales};
+    if (scales == 0 || w->scale_off[i] == t->offset + ret[0].nbytes) {
+        ret[0].nbytes = t->nbytes;
+        return 1;
+    }
+    ret[1] = (csn_warp_range){w->scale_off[i], scales};
+    return 2;
+}
+
+caisson_status csn_warp_read_tensor(csn_warp *w, uint32_t i, uint8_t *out, caisson_error *err) {
+    csn_warp_range ranges[2];
+    uint32_t n = csn_warp_tensor_ranges(w, i, ranges);
+    caisson_status status = CAISSON_OK;
+    for (uint32_t k = 0; k < n && status == CAISSON_OK; k++) {
+        status = csn_file_read_at(w->trunk, ranges[k].offset, out, (size_t)ranges[k].nbytes, err);
+        out += ranges[k].nbytes;
     }
     if (status != CAISSON_OK) {
         csn_error_section(err, "trunk");
-        csn_error_tensor(err, t->name);
+        csn_error_tensor(err, w->dir.tensors[i].name);
     }
     return status;
 }

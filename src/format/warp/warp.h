@@ -71,6 +71,13 @@ void csn_warp_close(csn_warp *w); /* NULL is fine */
  * into out [dir.tensors[i].nbytes]. */
 caisson_status csn_warp_read_tensor(csn_warp *w, uint32_t i, uint8_t *out, caisson_error *err);
 
+/* Where its bytes lie in the trunk: payload, and scales that do not follow it. Returns how many
+ * ranges they are. */
+typedef struct csn_warp_range {
+    uint64_t offset, nbytes;
+} csn_warp_range;
+uint32_t csn_warp_tensor_ranges(const csn_warp *w, uint32_t i, csn_warp_range ret[2]);
+
 /* The tokenizer.json of the directory, or one made from tokenizer.model and specials.json; empty =
  * there is none. */
 caisson_status csn_warp_read_tokenizer(csn_warp *w, csn_buf *ret, caisson_error *err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Experts of a .cmf that are read when they are wanted: the same bits as from the mapping. */
+/* Experts and layers of a .cmf that are read when they are wanted: the same bits as from the
+ * mapping. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -19,6 +20,8 @@ struct how {
     uint32_t n_cached; /* experts that fit; 0: everything is mapped */
     csn_expert_io io;
     bool no_mmap, looks_ahead;
+    bool streams_trunk;
+    uint64_t trunk_bytes; /* beyond the least */
     uint32_t n_ubatch;
     const char *skill;
 };
@@ -57,6 +60,13 @@ static csn_model *open_model(const char *path, const struct how *how) {
         tiny_check(csn_stream_new(store, &so, &stream, &err), &err);
         assert_non_null(stream);
         csn_store_set_stream(store, stream);
+    }
+    if (how->streams_trunk) {
+        csn_trunk *trunk;
+        tiny_check(csn_trunk_new(store, &trunk, &err), &err);
+        csn_store_set_trunk(store, trunk);
+        uint64_t bytes = csn_trunk_min_bytes(trunk) + how->trunk_bytes;
+        tiny_check(csn_trunk_start(trunk, bytes, how->io, &err), &err);
     }
     tiny_check(csn_model_new(store, &m, &err), &err);
     return m;
@@ -123,6 +133,97 @@ static void same_bits_as_mapped(void **state) {
     check("qwen2_moe", "f16");
 }
 
+/* Dense and mixed, with tied and other heads, with latent and linear attention. */
+static void layers_that_are_read_have_the_same_bits(void **state) {
+    static const char *const families[] = {"llama",       "gemma3",      "qwen3_moe",
+                                           "deepseek_v3", "kimi_linear", "kimi_k3"};
+    static const struct how mapped = {0};
+    struct how hows[] = {
+        {.streams_trunk = true, .no_mmap = true},
+        {.streams_trunk = true, .io = CSN_EXPERT_IO_BUFFERED, .n_ubatch = 7},
+        {.streams_trunk = true, .trunk_bytes = 100000, .n_cached = 5, .looks_ahead = true},
+        {.streams_trunk = true, .trunk_bytes = 1 << 28},
+    };
+    (void)state;
+    for (size_t f = 0; f < sizeof(families) / sizeof(families[0]); f++) {
+        char source[512];
+        const char *path = temp_path("trunk.cmf");
+        snprintf(source, sizeof(source), GOLDEN "%s", families[f]);
+        convert(source, "q8_row", path);
+        bool has_experts = strcmp(families[f], "llama") != 0 && strcmp(families[f], "gemma3") != 0;
+        for (size_t i = 0; i < sizeof(hows) / sizeof(hows[0]); i++) {
+            struct how how = hows[i];
+            size_t bytes;
+            how.n_cached = has_experts ? how.n_cached : 0;
+            csn_compute compute = i % 2 == 0 ? CSN_COMPUTE_F32 : CSN_COMPUTE_INT8;
+            float *want = run(path, compute, &mapped, &bytes);
+            float *got = run(path, compute, &how, &bytes);
+            assert_memory_equal(got, want, bytes);
+            free(got);
+            free(want);
+        }
+    }
+}
+
+/* What a skill replaces is the skill's, which stays in memory. */
+static void skills_on_layers(void **state) {
+    static const char *const a[] = {"model.layers.1.self_attn.q_proj.weight",
+                                    "model.layers.2.mlp.down_proj.weight", "lm_head.weight", NULL};
+    static const struct how mapped = {.skill = "a"};
+    static const struct how streamed = {.streams_trunk = true, .skill = "a"};
+    (void)state;
+    const char *path = temp_path("skills.cmf");
+    size_t bytes;
+    tiny_write(&(tiny_options){.skill = a, .dtype = "q8_row"}, path);
+    float *want = run(path, CSN_COMPUTE_F32, &mapped, &bytes);
+    float *got = run(path, CSN_COMPUTE_F32, &streamed, &bytes);
+    assert_memory_equal(got, want, bytes);
+    free(want);
+    free(got);
+}
+
+struct other {
+    csn_session *s;
+    float *logits; /* [vocab] */
+};
+
+static void *run_other(void *arg) {
+    struct other *o = arg;
+    caisson_error err = {0};
+    for (int32_t i = 0; i < 12; i++) {
+        tiny_check(csn_session_eval(o->s, &i, 1, false, NULL, NULL, NULL, &err), &err);
+    }
+    memcpy(o->logits, csn_session_logits(o->s, 0), csn_session_n_vocab(o->s) * sizeof(float));
+    return NULL;
+}
+
+/* Two sessions at once take turns at the slots. */
+static void sessions_share_the_slots(void **state) {
+    caisson_error err = {0};
+    pthread_t threads[2];
+    struct other others[2];
+    (void)state;
+    const char *path = temp_path("two.cmf");
+    convert(GOLDEN "llama", "q8_row", path);
+    csn_model *m = open_model(path, &(struct how){.streams_trunk = true, .no_mmap = true});
+    for (int i = 0; i < 2; i++) {
+        csn_session_options o = {.n_ctx = 64, .n_threads = 1};
+        tiny_check(csn_session_new(m, &o, &others[i].s, &err), &err);
+        others[i].logits = calloc(csn_session_n_vocab(others[i].s), sizeof(float));
+        tiny_check(csn_thread_start(run_other, &others[i], &threads[i], &err), &err);
+    }
+    for (int i = 0; i < 2; i++) {
+        (void)pthread_join(threads[i], NULL);
+    }
+    assert_memory_equal(others[0].logits, others[1].logits,
+                        csn_session_n_vocab(others[0].s) * sizeof(float));
+    for (int i = 0; i < 2; i++) {
+        csn_session_free(others[i].s);
+        free(others[i].logits);
+    }
+    csn_model_free(m);
+}
+
 /* Experts that a skill replaces are the skill's, the others come from the disk; a blend would need
  * both at once. */
 static void skills_on_experts(void **state) {
@@ -175,6 +276,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_as_mapped),
         cmocka_unit_test(skills_on_experts),
+        cmocka_unit_test(layers_that_are_read_have_the_same_bits),
+        cmocka_unit_test(skills_on_layers),
+        cmocka_unit_test(sessions_share_the_slots),
         cmocka_unit_test(a_model_without_experts_streams_nothing),
     };
     return cmocka_run_group_tests(tests, temp_dir_make, temp_dir_remove);

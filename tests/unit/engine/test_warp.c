@@ -26,6 +26,7 @@ struct how {
     uint64_t cache_bytes; /* 0: everything fits */
     csn_expert_io io;
     bool looks_ahead, at_once;
+    bool streams_trunk; /* two layers of it in memory */
     unsigned n_threads;
 };
 
@@ -43,6 +44,12 @@ static csn_model *open_path(const char *path, const struct how *how) {
                              .verify = true};
     tiny_check(csn_stream_new(store, &so, &stream, &err), &err);
     csn_store_set_stream(store, stream);
+    if (how->streams_trunk) {
+        csn_trunk *trunk;
+        tiny_check(csn_trunk_new(store, &trunk, &err), &err);
+        csn_store_set_trunk(store, trunk);
+        tiny_check(csn_trunk_start(trunk, csn_trunk_min_bytes(trunk), how->io, &err), &err);
+    }
     tiny_check(csn_model_new(store, &m, &err), &err);
     return m;
 }
@@ -423,6 +430,12 @@ static void same_bits_however_it_is_run(void **state) {
         {.cache_bytes = 6 * RECORD, .n_threads = 2, .looks_ahead = true, .at_once = true},
         {.cache_bytes = 4 * RECORD, .n_threads = 2, .io = CSN_EXPERT_IO_THREADS, .at_once = true},
         {.cache_bytes = 8 * RECORD, .n_threads = 1, .io = CSN_EXPERT_IO_BUFFERED},
+        {.n_threads = 2, .streams_trunk = true, .looks_ahead = true},
+        {.cache_bytes = 4 * RECORD,
+         .n_threads = 3,
+         .streams_trunk = true,
+         .io = CSN_EXPERT_IO_BUFFERED,
+         .at_once = true},
     };
     static const csn_compute modes[] = {CSN_COMPUTE_F32, CSN_COMPUTE_INT8};
     (void)state;
