@@ -22,6 +22,7 @@ static int print_json(const cli_args *args, const caisson_memory_plan *p) {
     csn_jw_object(&w);
     put_u64(&w, "ctx", p->n_ctx);
     put_u64(&w, "weights_bytes", p->weights_bytes);
+    put_u64(&w, "skill_bytes", p->skill_bytes);
     put_u64(&w, "kv_bytes", p->kv_bytes);
     put_u64(&w, "buffer_bytes", p->buffer_bytes);
     put_u64(&w, "min_cache_bytes", p->min_cache_bytes);
@@ -68,6 +69,9 @@ static void print_text(const caisson_memory_plan *p) {
     if (has_trunk) {
         print_bytes("layers", p->min_trunk_bytes, "two of them, at least");
     }
+    if (p->skill_bytes > 0) {
+        print_bytes("skills", p->skill_bytes, "");
+    }
     (void)snprintf(note, sizeof(note), "of %" PRIu32 " tokens", p->n_ctx);
     print_bytes("kv cache", p->kv_bytes, note);
     print_bytes("buffers", p->buffer_bytes, "at least");
@@ -103,6 +107,8 @@ static int run(const cli_args *args) {
         .type_v = cli_kv_type(cli_text(args, "cache-type-v", "f16")),
         .no_probe = cli_has(args, "no-probe"),
         .stream_trunk = cli_has(args, "stream-trunk"),
+        .skill = cli_text(args, "skill", NULL),
+        .blends = cli_has(args, "blends"),
     };
     int rc = cli_budget(args, &o.budget_bytes);
     if (rc != CLI_OK) {
@@ -151,6 +157,11 @@ static const cli_option options[] = {
      .choices = cli_kv_choice,
      .help = "How values are kept",
      .by_default = "f16"},
+    {.name = "skill",
+     .kind = CLI_TEXT,
+     .value = "ID",
+     .help = "Count this skill of the file as well; * = all, as chat and --blend do"},
+    {.name = "blends", .kind = CLI_FLAG, .help = "With --skill: and the sums of a blend of them"},
     {.name = "no-probe", .kind = CLI_FLAG, .help = "Do not measure the disk"},
     {0},
 };
@@ -167,8 +178,9 @@ const cli_command cli_cmd_plan = {
         "gives. The floor depends on the model, --ctx and the types of the KV cache alone. The "
         "limit is the smallest of the machine, the control groups above us and our own limits; "
         "without --budget three quarters of it are planned for, or less if that is enough.\n"
-        "JSON: {\"ctx\":N, \"weights_bytes\":N, \"kv_bytes\":N, \"buffer_bytes\":N, "
-        "\"min_cache_bytes\":N, \"min_trunk_bytes\":N, \"floor_bytes\":N (the sum of these five), "
+        "JSON: {\"ctx\":N, \"weights_bytes\":N, \"skill_bytes\":N, \"kv_bytes\":N, "
+        "\"buffer_bytes\":N, "
+        "\"min_cache_bytes\":N, \"min_trunk_bytes\":N, \"floor_bytes\":N (the sum of these six), "
         "\"resident_bytes\":N, "
         "\"limit_bytes\":N, \"limit_by\":S, \"budget_bytes\":N, \"cache_bytes\":N, "
         "\"trunk_bytes\":N, \"bytes_per_token\":N, \"read_bytes_per_token\":N, "

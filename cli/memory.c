@@ -67,6 +67,17 @@ int cli_budget(const cli_args *args, uint64_t *ret) {
                            text);
 }
 
+/* What --skill, --blend and --route-dynamic will put into memory; a chat may change its skill. */
+static void count_skills(const cli_args *args, caisson_open_options *o) {
+    const char *skill = cli_text(args, "skill", NULL);
+    bool may_change = cli_has(args, "blend") || cli_has(args, "route-dynamic") ||
+                      strcmp(args->command->name, "chat") == 0 ||
+                      (skill != NULL && strcmp(skill, "auto") == 0);
+    bool is_none = skill == NULL || strcmp(skill, "none") == 0;
+    o->budget_skill = may_change ? "*" : is_none ? NULL : skill;
+    o->budget_blends = cli_has(args, "blend");
+}
+
 static caisson_io io_of(const char *word) {
     return strcmp(word, "uring") == 0      ? CAISSON_IO_URING
            : strcmp(word, "threads") == 0  ? CAISSON_IO_THREADS
@@ -82,6 +93,7 @@ int cli_memory(const cli_args *args, caisson_open_options *o) {
     o->budget_n_ctx = s.n_ctx;
     o->budget_type_k = s.type_k;
     o->budget_type_v = s.type_v;
+    count_skills(args, o);
     o->io = io_of(cli_text(args, "io", ""));
     o->stream_trunk = cli_has(args, "stream-trunk");
     o->no_lookahead = cli_has(args, "no-lookahead");

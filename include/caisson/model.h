@@ -82,6 +82,10 @@ typedef struct caisson_open_options {
     uint64_t budget_bytes;
     uint32_t budget_n_ctx; /* of the session that is counted; 0 as in caisson_session_options */
     caisson_kv_type budget_type_k, budget_type_v;
+    /* The skill that is counted as well; NULL: none, "*": all of the file, for sessions that change
+     * between them. budget_blends: and the sums of a blend of them. */
+    const char *budget_skill;
+    bool budget_blends;
     caisson_io io;
     /* Under a budget that is too small for all weights that are not routed experts, these are read
      * too, layer by layer, for every token; the least budget is then that of two layers. */

@@ -18,14 +18,17 @@ typedef struct caisson_plan_options {
     caisson_kv_type type_k, type_v;
     bool no_probe;     /* do not read from the disk: disk_bytes_per_s is 0 */
     bool stream_trunk; /* as in caisson_open_options */
+    const char *skill; /* as budget_skill and budget_blends there */
+    bool blends;
 } caisson_plan_options;
 
 typedef struct caisson_memory_plan {
     uint32_t n_ctx;
-    /* What stays in memory whatever the budget: weights that are not streamed, the KV cache, the
-     * least of buffers; the least cache of experts; and the two largest neighbours among layers and
-     * head, when these are streamed (else 0). floor_bytes is their sum. */
-    uint64_t weights_bytes, kv_bytes, buffer_bytes, min_cache_bytes, min_trunk_bytes;
+    /* What stays in memory whatever the budget: weights that are not streamed, skills that were
+     * asked for, the KV cache, the least of buffers; the least cache of experts; and the two
+     * largest neighbours among layers and head, when these are streamed (else 0). floor_bytes is
+     * their sum. */
+    uint64_t weights_bytes, skill_bytes, kv_bytes, buffer_bytes, min_cache_bytes, min_trunk_bytes;
     uint64_t floor_bytes;     /* the smallest budget; depends on model, n_ctx and KV types alone */
     uint64_t resident_bytes;  /* a budget with which nothing is read twice */
     uint64_t limit_bytes;     /* of this process: machine, control groups, own limits */

@@ -121,7 +121,8 @@ caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o,
 csn_kv_type csn_api_kv_type(caisson_kv_type type); /* of a valid one (common.c) */
 /* csn_memplan_make for the public types; CAISSON_E_ARG for one that does not exist (plan.c). */
 caisson_status csn_api_memplan(csn_store *store, uint32_t n_ctx, caisson_kv_type type_k,
-                               caisson_kv_type type_v, csn_memplan *ret, caisson_error *err);
+                               caisson_kv_type type_v, const csn_memplan_skills *skills,
+                               csn_memplan *ret, caisson_error *err);
 void csn_api_container_close(csn_api_container *c); /* of a zeroed one too */
 /* What only a .cmf has; CAISSON_E_UNSUPPORTED for another container. */
 caisson_status csn_api_need_cmf(const caisson_model *model, const csn_cmf **ret,

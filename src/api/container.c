@@ -54,8 +54,9 @@ caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o,
         CSN_TRY(csn_trunk_new(store, &trunk, err));
         csn_store_set_trunk(store, trunk);
     }
-    CSN_TRY(
-        csn_api_memplan(store, o->budget_n_ctx, o->budget_type_k, o->budget_type_v, &plan, err));
+    csn_memplan_skills skills = {csn_str_from(o->budget_skill), o->budget_blends};
+    CSN_TRY(csn_api_memplan(store, o->budget_n_ctx, o->budget_type_k, o->budget_type_v, &skills,
+                            &plan, err));
     uint64_t budget = o->budget_bytes != 0
                           ? o->budget_bytes
                           : csn_memplan_choose(&plan, csn_memory_limit_get().bytes);

@@ -12,11 +12,12 @@ enum {
 };
 
 caisson_status csn_api_memplan(csn_store *store, uint32_t n_ctx, caisson_kv_type type_k,
-                               caisson_kv_type type_v, csn_memplan *ret, caisson_error *err) {
+                               caisson_kv_type type_v, const csn_memplan_skills *skills,
+                               csn_memplan *ret, caisson_error *err) {
     CSN_API_NEED((unsigned)type_k <= CAISSON_KV_Q8_0 && (unsigned)type_v <= CAISSON_KV_Q8_0, err,
                  "type_k or type_v is not one of caisson_kv_type");
-    return csn_memplan_make(store, n_ctx, csn_api_kv_type(type_k), csn_api_kv_type(type_v), ret,
-                            err);
+    return csn_memplan_make(store, n_ctx, csn_api_kv_type(type_k), csn_api_kv_type(type_v), skills,
+                            ret, err);
 }
 
 /* Some experts of a layer by rising id, others each time. */
@@ -99,13 +100,15 @@ static caisson_status make_plan(csn_store *store, const caisson_plan_options *o,
         CSN_TRY(csn_trunk_new(store, &trunk, err));
         csn_store_set_trunk(store, trunk);
     }
-    CSN_TRY(csn_api_memplan(store, o->n_ctx, o->type_k, o->type_v, &p, err));
+    csn_memplan_skills skills = {csn_str_from(o->skill), o->blends};
+    CSN_TRY(csn_api_memplan(store, o->n_ctx, o->type_k, o->type_v, &skills, &p, err));
     csn_memory_limit limit = csn_memory_limit_get();
     uint64_t budget = o->budget_bytes != 0 ? o->budget_bytes : csn_memplan_choose(&p, limit.bytes);
     CSN_TRY(csn_memplan_split(&p, budget, &share, err));
     caisson_memory_plan plan = {
         .n_ctx = p.n_ctx,
         .weights_bytes = p.weights_bytes,
+        .skill_bytes = p.skill_bytes,
         .kv_bytes = p.kv_bytes,
         .buffer_bytes = p.buffer_bytes[0],
         .min_cache_bytes = p.min_cache_bytes,

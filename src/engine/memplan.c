@@ -8,7 +8,6 @@
 
 enum { PLAN_THREADS = 32, GROWTH_SHARE = 8 /* of what is above the floor, for longer cuts */ };
 
-/* Tensors of skills are read when one is chosen (CMF 9). */
 static uint64_t sum_weights(const csn_store *store) {
     const csn_directory *dir = csn_store_dir(store);
     const csn_stream *stream = csn_store_stream(store);
@@ -21,6 +20,58 @@ static uint64_t sum_weights(const csn_store *store) {
         sum += is_elsewhere ? 0 : csn_alloc_aligned_nbytes(dir->tensors[i].nbytes);
     }
     return sum; /* of parts of files: it fits */
+}
+
+/* The skill that the tensor is of, and what it replaces; NULL: it is of none. */
+static const csn_cmf_skill *skill_of(const csn_cmf *c, csn_str name, csn_str *ret_rest) {
+    const csn_str prefix = CSN_STR("skill.");
+    if (!csn_str_starts(name, prefix)) {
+        return NULL;
+    }
+    csn_str rest = csn_str_make(name.ptr + prefix.len, name.len - prefix.len);
+    for (uint32_t i = 0; i < c->n_skills; i++) {
+        csn_str id = c->skills[i].id;
+        if (csn_str_starts(rest, id) && rest.len > id.len && rest.ptr[id.len] == '.') {
+            *ret_rest = csn_str_make(rest.ptr + id.len + 1, rest.len - id.len - 1);
+            return &c->skills[i];
+        }
+    }
+    return NULL;
+}
+
+/* What skills add: their tensors, and of a blend the sums of all tensors that it may replace. */
+static caisson_status count_skills(const csn_store *store, const csn_memplan_skills *skills,
+                                   uint64_t *ret, caisson_error *err) {
+    const csn_cmf *c = csn_store_cmf(store);
+    const csn_directory *dir = csn_store_dir(store);
+    bool all = csn_str_is(skills->id, "*");
+    const csn_cmf_skill *only = NULL;
+    bool *is_summed;
+    csn_arena arena = {0};
+    uint64_t sum = 0;
+    if (skills->id.len > 0 && !all) {
+        CSN_TRY(csn_cmf_find_skill(c, skills->id, &only, err));
+    }
+    CSN_TRY(CSN_ARENA_NEW(&arena, dir->n, &is_summed, err));
+    for (uint32_t i = 0; i < dir->n; i++) {
+        csn_str rest;
+        uint64_t n;
+        const csn_cmf_skill *skill = skill_of(c, dir->tensors[i].name, &rest);
+        if (skill == NULL || !(all || skill == only)) {
+            continue;
+        }
+        sum += csn_alloc_aligned_nbytes(dir->tensors[i].nbytes); /* parts of files: it fits */
+        const csn_tensor *base = csn_directory_find(dir, rest);
+        bool is_new = skills->blends && base != NULL && !is_summed[base - dir->tensors];
+        if (is_new && csn_shape_count(&base->shape, &n)) {
+            is_summed[base - dir->tensors] = true;
+            sum =
+                csn_add(sum, csn_alloc_aligned_nbytes(n * sizeof(float)), &sum) ? sum : UINT64_MAX;
+        }
+    }
+    csn_arena_done(&arena);
+    *ret = sum;
+    return CAISSON_OK;
 }
 
 static uint64_t count_buffers(const csn_plan *plan, uint32_t n_ctx, uint32_t n_ubatch) {
@@ -62,6 +113,7 @@ static caisson_status count_experts(const csn_stream *stream, const csn_plan *pl
 static caisson_status add_up(csn_memplan *p, caisson_error *err) {
     uint64_t fixed;
     if (!csn_add(p->weights_bytes, p->kv_bytes, &fixed) ||
+        !csn_add(fixed, p->skill_bytes, &fixed) ||
         !csn_add(fixed, p->buffer_bytes[0], &p->floor_bytes) ||
         !csn_add(p->floor_bytes, p->min_cache_bytes, &p->floor_bytes) ||
         !csn_add(p->floor_bytes, p->min_trunk_bytes, &p->floor_bytes) ||
@@ -91,10 +143,12 @@ static caisson_status measure(const csn_plan *plan, const csn_store *store, csn_
 }
 
 caisson_status csn_memplan_make(csn_store *store, uint32_t n_ctx, csn_kv_type type_k,
-                                csn_kv_type type_v, csn_memplan *ret, caisson_error *err) {
+                                csn_kv_type type_v, const csn_memplan_skills *skills,
+                                csn_memplan *ret, caisson_error *err) {
     csn_arena arena = {0};
     csn_plan plan;
     csn_memplan p = {.n_ctx = csn_session_choose_ctx(csn_store_arch(store), n_ctx)};
+    CSN_TRY(count_skills(store, skills, &p.skill_bytes, err));
     csn_store_set_dry(store, true);
     caisson_status status = csn_plan_make(store, NULL, 0, &arena, &plan, err);
     csn_store_set_dry(store, false);

@@ -18,7 +18,8 @@ enum { CSN_MEMPLAN_CUTS = 4, CSN_MEMPLAN_MIN_UBATCH = 64 }; /* 64, 128, 256, 512
 typedef struct csn_memplan {
     uint32_t n_ctx;
     uint64_t weights_bytes; /* what stays in memory: neither experts nor layers of the trunk that
-                               are streamed; skills excepted */
+                               are streamed, nor skills */
+    uint64_t skill_bytes;   /* of the skills that are counted */
     uint64_t kv_bytes;
     uint64_t buffer_bytes[CSN_MEMPLAN_CUTS];
     uint64_t min_cache_bytes, all_cache_bytes; /* of experts; 0: none are streamed */
@@ -27,11 +28,18 @@ typedef struct csn_memplan {
     uint64_t bytes_per_token;                  /* of streamed experts that one token uses */
 } csn_memplan;
 
+/* Tensors of skills are read when one is chosen, and stay (CMF 9). */
+typedef struct csn_memplan_skills {
+    csn_str id;  /* counted; "": none, "*": all of the file, which a session may change between */
+    bool blends; /* and the sums of a blend of them, f32 */
+} csn_memplan_skills;
+
 /* n_ctx 0: as a session would choose. The store's stream, if it has experts, is set, and its trunk,
  * if that is streamed, started or not; the store is dry meanwhile. Errors are those of
- * csn_plan_make. */
+ * csn_plan_make; CAISSON_E_MISSING for a skill that the file does not have. */
 caisson_status csn_memplan_make(csn_store *store, uint32_t n_ctx, csn_kv_type type_k,
-                                csn_kv_type type_v, csn_memplan *ret, caisson_error *err);
+                                csn_kv_type type_v, const csn_memplan_skills *skills,
+                                csn_memplan *ret, caisson_error *err);
 
 /* What a model takes that may have `limit` bytes of memory at most: all that it can use, but a
  * quarter of the limit is left to others; the floor at least. */

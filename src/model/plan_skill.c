@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The part of a plan that skills decide (CMF 9, facts 10): which entry of the directory stands in
  * for a tensor of the backbone, or the sum of several. */
+#include "base/alloc.h"
 #include "base/size.h"
 #include "model/plan_internal.h"
 
@@ -54,6 +55,20 @@ static void add_scaled(const csn_matrix *mat, float weight, uint64_t n, float *s
     }
 }
 
+/* A tensor that does not stay in memory is read for this alone: it is the sum that stays. */
+static caisson_status add_part(struct csn_maker *m, const csn_tensor *t, float weight, uint64_t n,
+                               float *sum, caisson_error *err) {
+    csn_matrix mat;
+    bool is_streamed = csn_store_is_streamed(m->store, t);
+    CSN_TRY(is_streamed ? csn_store_read(m->store, t, &mat, err)
+                        : csn_store_matrix(m->store, t->name, &mat, err));
+    add_scaled(&mat, weight, n, sum);
+    if (is_streamed) {
+        csn_free_aligned((void *)(uintptr_t)mat.data);
+    }
+    return CAISSON_OK;
+}
+
 static caisson_status blend(struct csn_maker *m, const csn_tensor *t, csn_matrix *ret,
                             caisson_error *err) {
     uint64_t n;
@@ -62,15 +77,8 @@ static caisson_status blend(struct csn_maker *m, const csn_tensor *t, csn_matrix
     CSN_TRY(new_floats(m, n, &sum, err)); /* zeros */
     for (uint32_t i = 0; i < m->n_parts; i++) {
         const csn_tensor *mine;
-        csn_matrix mat;
         CSN_TRY(find(m, m->parts[i].skill, t, &mine, err));
-        CSN_TRY(csn_store_matrix(m->store, mine != NULL ? mine->name : t->name, &mat, err));
-        if (mat.data == NULL) {
-            return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = t->name,
-                            .what = "a blend needs an expert that is streamed; without a budget it "
-                                    "is in memory");
-        }
-        add_scaled(&mat, m->parts[i].weight, n, sum);
+        CSN_TRY(add_part(m, mine != NULL ? mine : t, m->parts[i].weight, n, sum, err));
     }
     *ret = csn_matrix_make(csn_dtype_by_name(CSN_STR("f32")), &t->shape, sum, n * sizeof(float));
     return CAISSON_OK;

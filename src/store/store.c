@@ -381,6 +381,30 @@ caisson_status csn_store_rows(csn_store *s, csn_str name, csn_matrix *ret, caiss
     return CAISSON_OK;
 }
 
+bool csn_store_is_streamed(const csn_store *s, const csn_tensor *t) {
+    uint32_t i = (uint32_t)(t - s->dir->tensors);
+    return (s->stream != NULL && csn_stream_has(s->stream, i)) ||
+           (s->trunk != NULL && csn_trunk_address(s->trunk, i) != NULL);
+}
+
+caisson_status csn_store_read(csn_store *s, const csn_tensor *t, csn_matrix *ret,
+                              caisson_error *err) {
+    void *bytes;
+    CSN_TRY(csn_alloc_aligned((size_t)t->nbytes, &bytes, err));
+    caisson_status status = read_tensor(s, t, bytes, err);
+    if (status == CAISSON_OK) {
+        status = check_tensor(s, t, bytes, err);
+    }
+    if (status != CAISSON_OK) {
+        csn_error_tensor(err, t->name);
+        csn_error_file(err, s->path);
+        csn_free_aligned(bytes);
+        return status;
+    }
+    *ret = csn_matrix_make(t->dtype, &t->shape, bytes, t->nbytes);
+    return CAISSON_OK;
+}
+
 caisson_status csn_store_check(csn_store *s, uint32_t i_tensor, const uint8_t *bytes,
                                caisson_error *err) {
     return check_tensor(s, &s->dir->tensors[i_tensor], bytes, err);

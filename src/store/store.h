@@ -54,6 +54,11 @@ caisson_status csn_store_weight(csn_store *s, csn_str name, csn_matrix *ret, cai
  * file, where csn_store_has_rows; errors are those of mapping. */
 caisson_status csn_store_rows(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err);
 bool csn_store_has_rows(const csn_store *s, const csn_tensor *t);
+/* True for a tensor that does not stay in memory: an expert's, or a layer's. */
+bool csn_store_is_streamed(const csn_store *s, const csn_tensor *t);
+/* Such a tensor into memory of the caller's, who frees ret->data with csn_free_aligned. */
+caisson_status csn_store_read(csn_store *s, const csn_tensor *t, csn_matrix *ret,
+                              caisson_error *err);
 /* With `verify`: the bytes of a tensor that somebody else has read, once. CAISSON_E_HASH. */
 caisson_status csn_store_check(csn_store *s, uint32_t i_tensor, const uint8_t *bytes,
                                caisson_error *err);

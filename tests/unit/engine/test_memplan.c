@@ -7,6 +7,7 @@
 #include "model/forward.h"
 #include "model/model.h"
 #include "support/temp_dir.h"
+#include "support/tiny_model.h"
 
 #define FAMILIES CSN_SOURCE_DIR "/tests/golden/families/"
 #define WARP CSN_SOURCE_DIR "/tests/golden/warp/"
@@ -46,7 +47,9 @@ static csn_store *open_warp(csn_fs *fs, const char *name) {
 static csn_memplan plan_of(csn_store *store, uint32_t n_ctx, csn_kv_type type) {
     csn_memplan p;
     caisson_error err;
-    ASSERT_OK(csn_memplan_make(store, n_ctx, type, type, &p, &err), &err);
+    ASSERT_OK(
+        csn_memplan_make(store, n_ctx, type, type, &(csn_memplan_skills){{0}, false}, &p, &err),
+        &err);
     return p;
 }
 
@@ -151,6 +154,53 @@ static void a_quarter_of_the_machine_is_left_to_others(void **state) {
     assert_int_equal(csn_memplan_choose(&p, UINT64_MAX), 5000);
 }
 
+/* What skills add: their tensors, and of a blend a sum in f32 for each that any of them replaces.
+ */
+static void skills_are_counted(void **state) {
+    static const char *const a[] = {"model.layers.1.mlp.up_proj.weight", "model.norm.weight", NULL};
+    static const char *const b[] = {"model.layers.1.mlp.up_proj.weight", NULL};
+    (void)state;
+    caisson_error err;
+    csn_cmf *cmf;
+    csn_store *store;
+    const char *path = temp_path("skills.cmf");
+    tiny_write(&(tiny_options){.skill = a, .skill_b = b, .dtype = "q8_row"}, path);
+    ASSERT_OK(csn_cmf_open(csn_fs_os(), path, &cmf, &err), &err);
+    ASSERT_OK(csn_store_new(cmf, &(csn_store_options){.no_mmap = true}, &store, &err), &err);
+    const csn_tensor *up =
+        csn_directory_find(&cmf->dir, CSN_STR("skill.a.model.layers.1.mlp.up_proj.weight"));
+    const csn_tensor *norm = csn_directory_find(&cmf->dir, CSN_STR("skill.a.model.norm.weight"));
+    assert_non_null(up);
+    assert_non_null(norm);
+    uint64_t up_bytes = csn_alloc_aligned_nbytes(up->nbytes);
+    uint64_t norm_bytes = csn_alloc_aligned_nbytes(norm->nbytes);
+    uint64_t sums = csn_alloc_aligned_nbytes(up->shape.dim[0] * up->shape.dim[1] * 4) +
+                    csn_alloc_aligned_nbytes(norm->shape.dim[0] * 4);
+    const struct {
+        const char *id;
+        bool blends;
+        uint64_t want;
+    } cases[] = {{"", false, 0},
+                 {"a", false, up_bytes + norm_bytes},
+                 {"b", false, up_bytes},
+                 {"*", false, 2 * up_bytes + norm_bytes},
+                 {"*", true, 2 * up_bytes + norm_bytes + sums}};
+    uint64_t floor = 0;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        csn_memplan p;
+        csn_memplan_skills skills = {csn_str_from(cases[i].id), cases[i].blends};
+        ASSERT_OK(csn_memplan_make(store, 64, CSN_KV_F16, CSN_KV_F16, &skills, &p, &err), &err);
+        floor = i == 0 ? p.floor_bytes : floor;
+        assert_int_equal(p.skill_bytes, cases[i].want);
+        assert_int_equal(p.floor_bytes, floor + cases[i].want);
+    }
+    csn_memplan_skills unknown = {CSN_STR("c"), false};
+    csn_memplan p;
+    ASSERT_STATUS(csn_memplan_make(store, 64, CSN_KV_F16, CSN_KV_F16, &unknown, &p, &err),
+                  CAISSON_E_MISSING);
+    csn_store_free(store);
+}
+
 static void a_dense_model_needs_all_of_it(void **state) {
     (void)state;
     csn_store *store = open_cmf(csn_fs_os(), "llama");
@@ -169,6 +219,7 @@ int main(void) {
         cmocka_unit_test(the_floor_is_enough_and_one_byte_less_is_not),
         cmocka_unit_test(a_budget_is_split),
         cmocka_unit_test(a_quarter_of_the_machine_is_left_to_others),
+        cmocka_unit_test(skills_are_counted),
         cmocka_unit_test(a_dense_model_needs_all_of_it),
     };
     return cmocka_run_group_tests_name("engine memplan", tests, temp_dir_make, temp_dir_remove);

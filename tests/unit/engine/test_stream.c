@@ -224,8 +224,31 @@ static void sessions_share_the_slots(void **state) {
     csn_model_free(m);
 }
 
-/* Experts that a skill replaces are the skill's, the others come from the disk; a blend would need
- * both at once. */
+/* Logits of a blend of the skills a and b. */
+static float *blend(const char *path, const struct how *how, size_t *ret_bytes) {
+    caisson_error err = {0};
+    csn_session *s;
+    csn_model *m = open_model(path, how);
+    csn_plan_part parts[2] = {{CSN_STR("a"), 0.25f}, {CSN_STR("b"), 0.75f}};
+    int32_t ids[16];
+    tiny_check(csn_session_new(m, &(csn_session_options){.n_ctx = 16}, &s, &err), &err);
+    tiny_check(csn_session_set_blend(s, parts, 2, &err), &err);
+    uint32_t vocab = csn_session_n_vocab(s);
+    for (uint32_t i = 0; i < 16; i++) {
+        ids[i] = (int32_t)(i * 37 % vocab);
+    }
+    float *row = calloc(vocab, sizeof(float));
+    assert_non_null(row);
+    tiny_check(csn_session_eval(s, ids, 16, false, NULL, NULL, NULL, &err), &err);
+    memcpy(row, csn_session_logits(s, 0), vocab * sizeof(float));
+    *ret_bytes = vocab * sizeof(float);
+    csn_session_free(s);
+    csn_model_free(m);
+    return row;
+}
+
+/* Experts that a skill replaces are the skill's, the others come from the disk; of a blend the sums
+ * stay in memory. */
 static void skills_on_experts(void **state) {
     static const char *const a[] = {"model.layers.1.mlp.experts.0.up_proj.weight",
                                     "model.layers.2.mlp.experts.3.down_proj.weight", NULL};
@@ -246,14 +269,14 @@ static void skills_on_experts(void **state) {
     free(plain);
     free(got);
 
-    caisson_error err = {0};
-    csn_session *s;
-    csn_model *m = open_model(path, &(struct how){.n_cached = 4});
-    csn_plan_part parts[2] = {{CSN_STR("a"), 0.5f}, {CSN_STR("b"), 0.5f}};
-    tiny_check(csn_session_new(m, &(csn_session_options){.n_ctx = 16}, &s, &err), &err);
-    assert_int_equal(csn_session_set_blend(s, parts, 2, &err), CAISSON_E_UNSUPPORTED);
-    csn_session_free(s);
-    csn_model_free(m);
+    float *blended = blend(path, &(struct how){0}, &bytes);
+    float *streamed_blend = blend(path, &(struct how){.n_cached = 4}, &bytes);
+    float *of_layers = blend(path, &(struct how){.streams_trunk = true, .no_mmap = true}, &bytes);
+    assert_memory_equal(streamed_blend, blended, bytes);
+    assert_memory_equal(of_layers, blended, bytes);
+    free(blended);
+    free(streamed_blend);
+    free(of_layers);
 }
 
 static void a_model_without_experts_streams_nothing(void **state) {
