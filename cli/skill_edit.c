@@ -123,6 +123,12 @@ static int add(job *j, const char *path, const char *id, char *prompts) {
         .on_tensor = on_tensor,
         .on_log = on_log,
         .ctx = j,
+        .layers = cli_text(args, "layers", NULL),
+        .has_phi_layer = cli_has(args, "phi-layer"),
+        .phi_layer = (uint32_t)cli_int(args, "phi-layer", 0),
+        .holdout = cli_has(args, "holdout") && cli_int(args, "holdout", 0) == 0
+                       ? 1 /* none */
+                       : (uint32_t)cli_int(args, "holdout", 0),
     };
     j->out = CSN_BUF_INIT(MAX_JSON);
     j->w = csn_jw_begin(&j->out, &j->err);

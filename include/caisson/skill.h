@@ -101,6 +101,16 @@ typedef struct caisson_skill_add_options {
     void (*on_tensor)(void *ctx, const caisson_skill_tensor *tensor);
     caisson_log_fn on_log;
     void *ctx; /* of all callbacks */
+    /* Layers whose tensors may be replaced: "all" (NULL), or numbers and ranges as "0,4-7"; then
+     * nothing outside of layers is. */
+    const char *layers;
+    /* Prompts are described by hidden states behind this visit of a layer; without has_phi_layer
+     * that at two thirds of the depth. */
+    bool has_phi_layer;
+    uint32_t phi_layer;
+    /* Every so many-th prompt is not fitted on but kept, so that the file can say what is new to
+     * all of its skills (header.routing); 0 = 5, 1 = none is kept. */
+    uint32_t holdout;
 } caisson_skill_add_options;
 
 /* Stores the tensors of `donor` (a .cmf, a GGUF file or a Hugging Face directory: a fine-tuned copy

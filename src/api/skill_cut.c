@@ -28,7 +28,7 @@ caisson_status caisson_skill_export(const char *path, const char *base, const ch
         .name = csn_str_from(o.name), .overwrite = o.overwrite, .progress = &progress};
     csn_cmf *model;
     csn_cmf *other = NULL;
-    CSN_TRY(csn_cmf_open(csn_fs_os(), path, &model, err));
+    CSN_TRY(csn_cmf_open_model(csn_fs_os(), path, NULL, NULL, &model, err));
     caisson_status s = base != NULL ? csn_cmf_open(csn_fs_os(), base, &other, err) : CAISSON_OK;
     if (s == CAISSON_OK) {
         s = csn_skill_cut(csn_fs_os(), model, other != NULL ? other : model, csn_str_from(id),

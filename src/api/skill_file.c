@@ -8,7 +8,7 @@
 #include "convert/skill_add.h"
 #include "engine/fit.h"
 
-enum { MAX_PROMPTS = 1 << 20, DEFAULT_RANK = 2, MAX_JSON = 1 << 26 };
+enum { MAX_PROMPTS = 1 << 20, DEFAULT_RANK = 2, DEFAULT_HOLDOUT = 5, MAX_JSON = 1 << 26 };
 
 typedef struct bridge {
     bool (*on_progress)(void *ctx, const char *stage, uint64_t done, uint64_t total);
@@ -53,18 +53,35 @@ static caisson_status tokenize_all(const caisson_model *m, const caisson_skill_a
     return CAISSON_OK;
 }
 
-/* phi [n_prompts][hidden] behind one layer. */
+/* Whether prompt i is kept out of the fit. */
+static bool is_held_out(const caisson_skill_add_options *o, size_t i) {
+    uint32_t every = o->holdout != 0 ? o->holdout : DEFAULT_HOLDOUT;
+    return every > 1 && (i + 1) % every == 0;
+}
+
+static size_t n_fitted(const caisson_skill_add_options *o) {
+    size_t n = 0;
+    for (size_t i = 0; i < o->n_prompts; i++) {
+        n += !is_held_out(o, i);
+    }
+    return n;
+}
+
+/* phi [n_prompts][hidden] behind one layer: of the prompts that are fitted, then of the others. */
 static caisson_status run_prompts(const caisson_model *m, const caisson_skill_add_options *o,
                                   const caisson_ids *ids, size_t longest, uint32_t layer,
                                   float *phi, const csn_progress *progress, caisson_error *err) {
     uint32_t hidden = m->arch->hidden_size;
     csn_phi *p;
+    float *fitted = phi, *held = phi + n_fitted(o) * hidden;
     CSN_TRY(csn_phi_new(m->model, (uint32_t)longest, o->n_threads, &p, err));
     caisson_status s = CAISSON_OK;
     for (size_t i = 0; i < o->n_prompts && s == CAISSON_OK; i++) {
         s = csn_phi_run(p, ids[i].id, (uint32_t)ids[i].n, NULL, err);
         if (s == CAISSON_OK) {
-            memcpy(phi + i * hidden, csn_phi_get(p, layer), hidden * sizeof(*phi));
+            float **at = is_held_out(o, i) ? &held : &fitted;
+            memcpy(*at, csn_phi_get(p, layer), hidden * sizeof(*phi));
+            *at += hidden;
             s = csn_progress_tell(progress, "prompts", i + 1, o->n_prompts, err);
         }
     }
@@ -72,21 +89,38 @@ static caisson_status run_prompts(const caisson_model *m, const caisson_skill_ad
     return s;
 }
 
-static caisson_status fit(const caisson_model *m, const caisson_skill_add_options *o,
-                          const float *phi, uint32_t layer, csn_buf *out, caisson_error *err) {
+static caisson_status fit(const caisson_model *m, const caisson_skill_add_options *o, float *phi,
+                          uint32_t layer, csn_buf *out, caisson_error *err) {
     uint32_t hidden = m->arch->hidden_size;
+    uint32_t n = (uint32_t)n_fitted(o);
     uint32_t rank = o->rank != 0 ? o->rank : DEFAULT_RANK;
-    float *mean;
-    CSN_TRY(CSN_NEW((size_t)hidden * (1 + CSN_FIT_MAX_RANK), &mean, err));
-    caisson_status s = csn_selection_fit(phi, (uint32_t)o->n_prompts, hidden, rank, mean,
-                                         mean + hidden, &rank, err);
+    csn_cmf_selection selection = {.phi_layer = layer,
+                                   .n_holdout = (uint32_t)o->n_prompts - n,
+                                   .holdout = phi + (size_t)n * hidden};
+    CSN_TRY(CSN_NEW((size_t)hidden * (1 + CSN_FIT_MAX_RANK), &selection.mean, err));
+    selection.basis = selection.mean + hidden;
+    caisson_status s = csn_selection_fit(phi, n, hidden, rank, selection.mean, selection.basis,
+                                         &selection.rank, err);
     if (s == CAISSON_OK) {
+        csn_selection_measure(&selection, phi, n, hidden);
         csn_jw w = csn_jw_begin(out, err);
-        csn_selection_write(&w, layer, mean, mean + hidden, rank, hidden);
+        csn_selection_write(&w, &selection, hidden);
         s = csn_jw_end(&w);
     }
-    csn_free(mean);
+    csn_free(selection.mean);
     return s;
+}
+
+/* The visit of a layer behind which prompts are described: two thirds of the depth (facts 10.3). */
+static caisson_status find_phi_layer(const caisson_model *m, const caisson_skill_add_options *o,
+                                     uint32_t *ret, caisson_error *err) {
+    uint32_t n_visits = csn_plan_n_visits(csn_model_plan(m->model));
+    if (o->has_phi_layer && o->phi_layer >= n_visits) {
+        return CSN_FAIL(err, CAISSON_E_ARG, .what = "phi_layer is no layer of the model",
+                        CSN_VALUES(n_visits - 1, o->phi_layer));
+    }
+    *ret = o->has_phi_layer ? o->phi_layer : m->arch->n_layers * 2 / 3;
+    return CAISSON_OK;
 }
 
 static caisson_status describe_prompts(const char *path, const caisson_skill_add_options *o,
@@ -98,8 +132,11 @@ static caisson_status describe_prompts(const char *path, const caisson_skill_add
     size_t longest = 0;
     caisson_open_options open = {.struct_size = sizeof(open), .no_chat = true};
     CSN_TRY(caisson_model_open(path, &open, &m, err));
-    uint32_t layer = m->arch->n_layers * 2 / 3; /* facts 10.3 */
-    caisson_status s = CSN_NEW(o->n_prompts, &ids, err);
+    uint32_t layer = 0;
+    caisson_status s = find_phi_layer(m, o, &layer, err);
+    if (s == CAISSON_OK) {
+        s = CSN_NEW(o->n_prompts, &ids, err);
+    }
     if (s == CAISSON_OK) {
         s = tokenize_all(m, o, ids, &longest, err);
     }
@@ -152,6 +189,7 @@ caisson_status caisson_skill_add(const char *path, const char *id, const char *d
         .name = csn_str_from(o.name),
         .description = csn_str_from(o.description),
         .input_mask_task = csn_str_from(o.input_mask_task),
+        .layers = csn_str_from(o.layers),
         .min_delta = o.min_delta,
         .n_threads = o.n_threads,
         .progress = &progress,

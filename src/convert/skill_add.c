@@ -14,10 +14,11 @@ typedef struct job {
     const csn_skill_add_options *o;
     csn_str id;
     csn_cmf_append *append;
-    const csn_cmf *base; /* of append */
+    csn_cmf *base; /* the whole model; append is its first file */
     csn_donor *donor;
     csn_pool *pool;
     csn_buf payload, encoded; /* the base's bytes of a tensor, the skill's */
+    bool *wanted;             /* [base->arch.n_layers] the layers that were asked for; NULL = all */
     bool *layers;             /* [base->arch.n_layers] where something was stored */
     uint32_t n_stored;
     uint64_t n_done, n_total; /* bytes of the base */
@@ -36,6 +37,40 @@ caisson_status csn_skill_check_id(csn_str id, caisson_error *err) {
                            .what = "an id is made of 1 to 64 of A-Z a-z 0-9 _ -");
 }
 
+/* The layers of "0,4-7". */
+static caisson_status find_layers(job *j) {
+    csn_str spec = j->o->layers;
+    uint32_t n = j->base->arch.n_layers;
+    if (spec.len == 0 || csn_str_is(spec, "all")) {
+        return CAISSON_OK;
+    }
+    CSN_TRY(CSN_NEW(n, &j->wanted, j->err));
+    for (size_t at = 0; at <= spec.len;) {
+        size_t comma = csn_str_find(spec, CSN_STR(","), at);
+        size_t end = comma != SIZE_MAX ? comma : spec.len;
+        csn_str part = csn_str_make(spec.ptr + at, end - at);
+        size_t dash = csn_str_find(part, CSN_STR("-"), 0);
+        uint64_t first, last;
+        bool fits =
+            csn_str_to_u64(csn_str_make(part.ptr, dash != SIZE_MAX ? dash : part.len), &first);
+        last = first;
+        if (fits && dash != SIZE_MAX) {
+            fits = csn_str_to_u64(csn_str_make(part.ptr + dash + 1, part.len - dash - 1), &last);
+        }
+        if (!fits || first > last || last >= n) {
+            return CSN_FAIL(j->err, CAISSON_E_ARG,
+                            .what = "layers are \"all\", or numbers and ranges of layers that the "
+                                    "model has, as in 0,4-7",
+                            CSN_TEXTS(CSN_STR("all"), part));
+        }
+        for (uint64_t i = first; i <= last; i++) {
+            j->wanted[i] = true;
+        }
+        at = end + 1;
+    }
+    return CAISSON_OK;
+}
+
 /* Tensors of the base that a skill may replace; *ret_layer = UINT32_MAX outside of layers. */
 static bool is_wanted(const job *j, csn_str name, uint32_t *ret_layer) {
     const csn_str layers = CSN_STR("model.layers.");
@@ -49,6 +84,9 @@ static bool is_wanted(const job *j, csn_str name, uint32_t *ret_layer) {
             i >= j->base->arch.n_layers) {
             return false;
         }
+        if (j->wanted != NULL && !j->wanted[i]) {
+            return false;
+        }
         *ret_layer = (uint32_t)i;
         rest = csn_str_make(name.ptr + dot, name.len - dot);
     }
@@ -57,8 +95,10 @@ static bool is_wanted(const job *j, csn_str name, uint32_t *ret_layer) {
     case CSN_SKILL_ATTENTION: return csn_str_starts(rest, CSN_STR(".self_attn."));
     case CSN_SKILL_ALL: break;
     }
-    return *ret_layer != UINT32_MAX || csn_str_is(name, "model.embed_tokens.weight") ||
-           csn_str_is(name, "model.norm.weight") || csn_str_starts(name, CSN_STR("lm_head."));
+    return *ret_layer != UINT32_MAX ||
+           (j->wanted == NULL &&
+            (csn_str_is(name, "model.embed_tokens.weight") ||
+             csn_str_is(name, "model.norm.weight") || csn_str_starts(name, CSN_STR("lm_head."))));
 }
 
 /* The donor's x in the dtype of the skill; what f16 cannot hold stays f32. */
@@ -221,8 +261,7 @@ static void put_record(csn_jw *w, const job *j, const char *donor) {
 
 static caisson_status add(job *j, csn_fs *fs, const char *path, const char *donor) {
     CSN_TRY(csn_skill_check_id(j->id, j->err));
-    CSN_TRY(csn_cmf_append_begin(fs, path, &j->append, j->err));
-    j->base = csn_cmf_append_cmf(j->append);
+    CSN_TRY(csn_cmf_append_begin_model(fs, path, &j->append, &j->base, j->err));
     for (uint32_t i = 0; i < j->base->n_skills; i++) {
         if (csn_str_eq(j->base->skills[i].id, j->id)) {
             return CSN_FAIL(j->err, CAISSON_E_EXISTS, .file = path, .section = "header",
@@ -233,6 +272,7 @@ static caisson_status add(job *j, csn_fs *fs, const char *path, const char *dono
     CSN_TRY(csn_donor_open(fs, donor, j->o->log, &j->donor, j->err));
     CSN_TRY(csn_pool_new(j->o->n_threads, &j->pool, j->err));
     CSN_TRY(CSN_NEW(j->base->arch.n_layers, &j->layers, j->err));
+    CSN_TRY(find_layers(j));
     CSN_TRY(compare_all(j));
     csn_buf skills = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
     csn_jw w = csn_jw_begin(&skills, j->err);
@@ -245,7 +285,7 @@ static caisson_status add(job *j, csn_fs *fs, const char *path, const char *dono
     csn_jw_array_end(&w);
     caisson_status s = csn_jw_end(&w);
     if (s == CAISSON_OK) {
-        s = csn_skill_set_registry(j->append, &skills, j->err);
+        s = csn_skill_set_registry(j->append, &skills, true, j->err);
     }
     csn_buf_free(&skills);
     return s == CAISSON_OK ? csn_cmf_append_commit(j->append, j->err) : s;
@@ -258,10 +298,12 @@ caisson_status csn_skill_add(csn_fs *fs, const char *path, csn_str id, const cha
     j.encoded = CSN_BUF_INIT(SIZE_MAX / 2);
     caisson_status s = add(&j, fs, path, donor);
     csn_cmf_append_close(j.append);
+    csn_cmf_close(j.base);
     csn_donor_close(j.donor);
     csn_pool_free(j.pool);
     csn_buf_free(&j.payload);
     csn_buf_free(&j.encoded);
     csn_free(j.layers);
+    csn_free(j.wanted);
     return s;
 }

@@ -25,6 +25,7 @@ typedef struct csn_skill_add_options {
     csn_str name, description, input_mask_task; /* empty = none */
     csn_str selection;                          /* JSON of the record's selection; empty = none */
     csn_skill_family family;
+    csn_str layers;               /* "all" or "0,4-7"; empty = all */
     const csn_dtype *quant;       /* of matrices; NULL = each in the base's dtype */
     csn_encode_options encode;    /* bits_bias 0, col_rms NULL */
     double min_delta;             /* tensors with a smaller delta are left out */

@@ -140,7 +140,7 @@ static caisson_status make_sections(job *j, const csn_jval *ours) {
 }
 
 static caisson_status apply(job *j, csn_fs *fs, const char *path) {
-    CSN_TRY(csn_skill_check_model(j->base, j->err));
+    CSN_TRY(csn_skill_check_base(j->base, j->err));
     CSN_TRY(find_record(j));
     const csn_jval *ours = csn_jval_get(csn_jval_get(j->record, "provenance"), "caisson");
     CSN_TRY(find_parts(j, csn_jval_get(ours, CSN_SKILL_CUT_TENSORS)));

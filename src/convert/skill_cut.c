@@ -222,7 +222,7 @@ static caisson_status cut(job *j, csn_fs *fs, const char *path) {
         return s;
     }
     CSN_TRY(csn_skill_check_model(j->model, j->err));
-    CSN_TRY(csn_skill_check_model(j->base, j->err));
+    CSN_TRY(csn_skill_check_base(j->base, j->err));
     CSN_TRY(check_base(j));
     CSN_TRY(find_parts(j));
     CSN_TRY(make_sections(j));

@@ -5,10 +5,13 @@
 
 #include "format/cmf/cmf.h"
 
-/* CAISSON_E_UNSUPPORTED for a shard, which grows by itself and knows nothing of the others, and for
- * a skill by itself. */
+/* CAISSON_E_UNSUPPORTED for a skill by itself. */
 caisson_status csn_skill_check_model(const csn_cmf *c, caisson_error *err);
-/* The header with `skills` as this JSON array; an empty one is left out. */
-caisson_status csn_skill_set_registry(csn_cmf_append *a, const csn_buf *skills, caisson_error *err);
+/* Also for a model in shards: a skill file is bound to the hash of one directory (CMF 9.1). */
+caisson_status csn_skill_check_base(const csn_cmf *c, caisson_error *err);
+/* The header with `skills` as this JSON array; an empty one is left out. recalibrates: `routing` is
+ * made anew from what the skills keep of their prompts; where none keeps any it stays. */
+caisson_status csn_skill_set_registry(csn_cmf_append *a, const csn_buf *skills, bool recalibrates,
+                                      caisson_error *err);
 
 #endif

@@ -85,6 +85,29 @@ caisson_status csn_selection_fit(const float *phi, uint32_t n, uint32_t hidden, 
     return CAISSON_OK;
 }
 
+static void round_f16(float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        x[i] = csn_f16_to_f32(csn_f32_to_f16(x[i]));
+    }
+}
+
+void csn_selection_measure(csn_cmf_selection *s, const float *phi, uint32_t n, uint32_t hidden) {
+    double sum = 0;
+    double squares = 0;
+    double raw;
+    round_f16(s->mean, hidden);
+    round_f16(s->basis, (size_t)s->rank * hidden);
+    for (uint32_t t = 0; t < n; t++) {
+        (void)csn_selection_error(s, phi + (size_t)t * hidden, hidden, &raw);
+        sum += raw;
+        squares += raw * raw;
+    }
+    double mean = sum / n;
+    double variance = squares / n - mean * mean;
+    s->err_mean = (float)mean;
+    s->err_std = (float)sqrt(variance > 0 ? variance : 0);
+}
+
 static void put_f16(csn_jw *w, csn_str key, const float *x, size_t n) {
     csn_buf bytes = CSN_BUF_INIT(n * 2);
     csn_buf text = CSN_BUF_INIT(csn_base64_len(n * 2));
@@ -106,16 +129,24 @@ static void put_f16(csn_jw *w, csn_str key, const float *x, size_t n) {
     csn_buf_free(&text);
 }
 
-void csn_selection_write(csn_jw *w, uint32_t phi_layer, const float *mean, const float *basis,
-                         uint32_t rank, uint32_t hidden) {
+void csn_selection_write(csn_jw *w, const csn_cmf_selection *s, uint32_t hidden) {
     csn_jw_object(w);
     csn_jw_key(w, CSN_STR("metric"));
-    csn_jw_str(w, CSN_STR("mse"));
+    csn_jw_str(w, s->is_unit ? CSN_STR("mse_unit") : CSN_STR("mse"));
     csn_jw_key(w, CSN_STR("phi_layer"));
-    csn_jw_u64(w, phi_layer);
-    put_f16(w, CSN_STR("mean"), mean, hidden);
-    put_f16(w, CSN_STR("basis"), basis, (size_t)rank * hidden);
+    csn_jw_u64(w, s->phi_layer);
+    put_f16(w, CSN_STR("mean"), s->mean, hidden);
+    put_f16(w, CSN_STR("basis"), s->basis, (size_t)s->rank * hidden);
     csn_jw_key(w, CSN_STR("rank"));
-    csn_jw_u64(w, rank);
+    csn_jw_u64(w, s->rank);
+    csn_jw_key(w, CSN_STR("err_mean"));
+    csn_jw_f32(w, s->err_mean);
+    csn_jw_key(w, CSN_STR("err_std"));
+    csn_jw_f32(w, s->err_std);
+    if (s->n_holdout > 0) {
+        put_f16(w, CSN_STR("holdout"), s->holdout, (size_t)s->n_holdout * hidden);
+        csn_jw_key(w, CSN_STR("holdout_n"));
+        csn_jw_u64(w, s->n_holdout);
+    }
     csn_jw_object_end(w);
 }

@@ -14,8 +14,12 @@ enum { CSN_FIT_MAX_RANK = 8 };
 caisson_status csn_selection_fit(const float *phi, uint32_t n, uint32_t hidden, uint32_t rank,
                                  float *mean, float *basis, uint32_t *ret_rank, caisson_error *err);
 
-/* header.skills[].selection as the format stores it: values rounded to f16, in base64. */
-void csn_selection_write(csn_jw *w, uint32_t phi_layer, const float *mean, const float *basis,
-                         uint32_t rank, uint32_t hidden);
+/* Rounds mean and basis of s to f16, as a reader will see them, and sets err_mean and err_std: of
+ * the raw errors of phi [n][hidden], n >= 1. */
+void csn_selection_measure(csn_cmf_selection *s, const float *phi, uint32_t n, uint32_t hidden);
+
+/* header.skills[].selection as the format stores it: values rounded to f16, in base64; err_mean,
+ * err_std and, where it has any, holdout too. */
+void csn_selection_write(csn_jw *w, const csn_cmf_selection *s, uint32_t hidden);
 
 #endif

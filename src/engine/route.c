@@ -110,9 +110,13 @@ static int compare(const void *a, const void *b) {
                             : (x->skill > y->skill) - (x->skill < y->skill);
 }
 
-/* Facts 10.4: how far the first is ahead, how far it is from what its skill was fitted on, and how
- * sure the choice is. */
-static void calibrate(csn_route *r, double temperature, double theta) {
+void csn_route_sort(csn_route *r) {
+    qsort(r->scores, r->n, sizeof(*r->scores), compare);
+}
+
+/* How far the first is ahead, how far it is from what its skill was fitted on, and how sure the
+ * choice is. */
+void csn_route_judge(csn_route *r, double temperature, double novelty_theta) {
     double sum = 0;
     for (uint32_t i = 0; i < r->n; i++) {
         r->scores[i].p = exp((r->scores[0].raw - r->scores[i].raw) / temperature);
@@ -128,7 +132,7 @@ static void calibrate(csn_route *r, double temperature, double theta) {
     r->is_calibrated = true;
     r->margin = 1.0 / (1.0 + r->scores[0].raw) - second;
     r->novelty = 0.5 * far + 0.25 / (1.0 + 8.0 * r->margin) + 0.25 * (1.0 - r->scores[0].p);
-    r->is_novel = r->novelty > theta;
+    r->is_novel = r->novelty > novelty_theta;
 }
 
 caisson_status csn_route_make(csn_model *model, const csn_phi *p, csn_route *ret,
@@ -146,10 +150,10 @@ caisson_status csn_route_make(csn_model *model, const csn_phi *p, csn_route *ret
         }
     }
     if (r.n > 0) {
-        qsort(r.scores, r.n, sizeof(*r.scores), compare);
+        csn_route_sort(&r);
         r.is_novel = r.scores[0].error > CSN_ROUTE_TAU;
         if (c->routing_temperature > 0.0f) {
-            calibrate(&r, (double)c->routing_temperature, (double)c->routing_novelty_theta);
+            csn_route_judge(&r, (double)c->routing_temperature, (double)c->routing_novelty_theta);
         }
     }
     *ret = r;

@@ -43,6 +43,11 @@ typedef struct csn_route {
 
 #define CSN_ROUTE_TAU 0.30
 
+/* Sorts scores of which skill, raw and error are there (n > 0). */
+void csn_route_sort(csn_route *r);
+/* Sets p, margin, novelty and is_novel of sorted scores (facts 10.4). */
+void csn_route_judge(csn_route *r, double temperature, double novelty_theta);
+
 /* Scores the prompt that p ran; n = 0 where no skill has a selection. */
 caisson_status csn_route_make(csn_model *model, const csn_phi *p, csn_route *ret,
                               caisson_error *err);

@@ -152,6 +152,45 @@ def fine_tune(path, changed):
         f.write(blob)
 
 
+def halves(text):
+    raw = base64.b64decode(text)
+    return struct.unpack("<%de" % (len(raw) // 2), raw)
+
+
+def raw_error(selection, phi):
+    """Squared distance of phi from the skill's affine subspace (metric mse)."""
+    r = [a - b for a, b in zip(phi, halves(selection["mean"]))]
+    basis = halves(selection["basis"])
+    rows = [basis[k * len(r):(k + 1) * len(r)] for k in range(selection["rank"])]
+    return max(sum(x * x for x in r) - sum(sum(b * x for b, x in zip(row, r)) ** 2 for row in rows), 0)
+
+
+def calibration(selections):
+    """temperature and novelty_theta of the format's recipe, from the held-out states of all skills."""
+    samples = []
+    for i, s in enumerate(selections):
+        phi, n = halves(s["holdout"]), s["holdout_n"]
+        for k in range(n):
+            state = phi[k * len(phi) // n:(k + 1) * len(phi) // n]
+            samples.append((i, [raw_error(other, state) for other in selections]))
+
+    def p(raw, t):
+        e = [math.exp((min(raw) - x) / t) for x in raw]
+        return [x / sum(e) for x in e]
+
+    grid = [1e-3 * 1.15 ** k for k in range(149)]
+    t = min(grid, key=lambda t: -sum(math.log(max(p(raw, t)[i], 1e-9)) for i, raw in samples))
+    novelty = []
+    for _, raw in samples:
+        order = sorted(range(len(raw)), key=lambda i: raw[i])
+        best = selections[order[0]]
+        z = (raw[order[0]] - best["err_mean"]) / max(best["err_std"], 1e-4)
+        margin = 1 / (1 + raw[order[0]]) - 1 / (1 + raw[order[1]])
+        novelty.append(0.5 / (1 + math.exp(-z)) + 0.25 / (1 + 8 * margin)
+                       + 0.25 * (1 - max(p(raw, t))))
+    return t, min(sorted(novelty)[round(0.95 * (len(novelty) - 1))] + 1e-4, 0.999)
+
+
 class Tuned(tool.Case):
     """A base, and a fine-tuned checkpoint of it."""
     CHANGED = {"model.layers.0.mlp.up_proj.weight": 2.0, "model.layers.1.self_attn.q_proj.weight": 0.5,
@@ -243,6 +282,108 @@ class Add(Tuned):
                 for k in range(2):
                     dot = sum(a * b for a, b in zip(rows[32 * i:32 * i + 32], rows[32 * k:32 * k + 32]))
                     self.assertAlmostEqual(dot, float(i == k), delta=2e-3)
+
+    KINDS = {"sql": ["SELECT %s FROM t WHERE x" % c for c in "name id price town date size".split()],
+             "fox": ["the %s fox jumps over it" % c for c in "quick brown lazy red old sly".split()]}
+
+    def add_kinds(self, *options):
+        for name, lines in self.KINDS.items():
+            with open(self.path(name), "w") as f:
+                f.write("\n".join(lines) + "\n")
+            self.ok("skill", "add", self.base, "--id", name, "--from", self.donor, "--prompts",
+                    self.path(name), *options)
+        return self.header()
+
+    def header(self):
+        blob = tool.read(self.base)
+        off, n = struct.unpack_from("<2Q", blob, 0x10)
+        return json.loads(blob[off:off + n])
+
+    def test_held_out_prompts_calibrate_the_routing(self):
+        h = self.add_kinds("--holdout", "3", "--phi-layer", "0")
+        selections = [s["selection"] for s in h["skills"]]
+        for (name, lines), s in zip(self.KINDS.items(), selections):
+            self.assertEqual((s["phi_layer"], s["holdout_n"]), (0, 2))
+            raw = []
+            for i, line in enumerate(lines):
+                got = self.ok("skill", "route", self.base, "-p", line, "--json").json
+                raw.append([x["raw"] for x in got["skills"] if x["id"] == name][0])
+                self.assertEqual(got["winner"], name)
+            fitted = [r for i, r in enumerate(raw) if (i + 1) % 3]
+            held = [r for i, r in enumerate(raw) if not (i + 1) % 3]
+            mean = sum(fitted) / len(fitted)
+            std = math.sqrt(sum((r - mean) ** 2 for r in fitted) / len(fitted))
+            self.assertAlmostEqual(s["err_mean"] / mean, 1, delta=1e-4)
+            self.assertAlmostEqual(s["err_std"] / std, 1, delta=1e-3)
+            phi = halves(s["holdout"])
+            for k in range(2):  # the states are f16
+                self.assertAlmostEqual(raw_error(s, phi[32 * k:32 * k + 32]) / held[k], 1, delta=0.02)
+        t, theta = calibration(selections)
+        self.assertAlmostEqual(h["routing"]["temperature"] / t, 1, delta=1e-5)
+        self.assertAlmostEqual(h["routing"]["novelty_theta"], theta, delta=1e-5)
+        self.assertEqual((h["routing"]["samples"], h["routing"]["target_fpr"]), (4, 0.05))
+        got = self.ok("skill", "route", self.base, "-p", self.KINDS["sql"][0], "--json").json
+        self.assertIn("novelty", got)
+        self.ok("skill", "remove", self.base, "fox")
+        self.assertEqual(self.header()["routing"]["samples"], 2)
+        self.ok("verify", self.base)
+
+    def test_every_fifth_prompt_is_held_out_by_default(self):
+        h = self.add_kinds()
+        self.assertEqual([s["selection"]["holdout_n"] for s in h["skills"]], [1, 1])
+        self.assertEqual(h["routing"]["samples"], 2)
+
+    def test_without_held_out_prompts_nothing_is_calibrated(self):
+        h = self.add_kinds("--holdout", "0")
+        self.assertNotIn("routing", h)
+        self.assertNotIn("holdout", h["skills"][0]["selection"])
+        self.assertGreaterEqual(h["skills"][0]["selection"]["err_mean"], 0)
+        self.assertIn("phi_layer", self.fails(FAILED, "skill", "add", self.base, "--id", "x", "--from",
+                                              self.donor, "--prompts", self.path("sql"),
+                                              "--phi-layer", "2").err)
+
+    def test_layers_are_chosen(self):
+        add = ("skill", "add", self.base, "--from", self.donor, "--layers")
+        self.ok(*add, "1", "--id", "b")
+        self.ok(*add, "0,1", "--id", "c")
+        self.ok(*add, "0-1", "--id", "d", "--tensors", "ffn")
+        up, q = (n for n in self.CHANGED if n.startswith("model.layers."))
+        self.assertEqual(self.tensors(), ["skill.b." + q, "skill.c." + up, "skill.c." + q,
+                                          "skill.d." + up])
+        for bad in ("2", "1-0", "x", "0,", "0-", "0-2", "-1"):
+            self.assertIn("layers", self.fails(FAILED, *add, bad, "--id", "z").err)
+
+    def test_shards_take_skills_too(self):
+        ids = self.IDS + ("--skill", "s")
+        self.ok("split", self.base, "-o", self.path("p.cmf"), "--shard-max-size", "40K")
+        shards = sorted(glob.glob(self.path("p-*.cmf")))
+        self.assertGreater(len(shards), 1)
+        before = [tool.read(s) for s in shards]
+        for path in (self.base, shards[-1]):
+            self.ok("skill", "add", path, "--id", "s", "--from", self.donor)
+        after = [tool.read(s) for s in shards]
+        self.assertEqual(after[1:], before[1:])
+        self.assertEqual(after[0][128:len(before[0])], before[0][128:])
+        want = self.ok("eval", self.base, *ids).json
+        self.assertEqual(self.ok("eval", shards[0], *ids).json, want)
+        text = self.path("text")
+        with open(text, "w") as f:
+            f.write("The quick brown fox jumps over the lazy dog. " * 30)
+        self.ok("skill", "quality", shards[1], "s", "--text", text)
+        self.assertIn("ppl", self.ok("skill", "list", shards[1]).out)
+        # cut again, so that the skill's tensors lie in several shards, and removed from all of them
+        self.ok("split", shards[0], "-o", self.path("q.cmf"), "--shard-max-size", "30K")
+        cut = sorted(glob.glob(self.path("q-*.cmf")))
+        holders = {t["shard"] for t in self.ok("tensor", cut[0], "--json").json
+                   if t["name"].startswith("skill.s.")}
+        self.assertGreater(max(holders), 1)
+        self.assertEqual(self.ok("eval", cut[1], *ids).json, want)
+        self.ok("skill", "remove", cut[1], "s")
+        self.assertEqual(self.ok("skill", "list", cut[0]).out, "no skills\n")
+        self.assertFalse([t for t in self.ok("tensor", cut[0], "--json").json
+                          if t["name"].startswith("skill.")])
+        for path in cut + shards:
+            self.ok("verify", path)
 
     def test_remove(self):
         before = self.ok("eval", self.base, *self.IDS).json
@@ -365,9 +506,9 @@ class Cut(Tuned):
                       self.fails(FAILED, "skill", "apply", self.base, self.specialist, "-o",
                                  self.path("x")).err)
         shard = os.path.join(tool.FILES, "tiny-shard-00001-of-00003.cmf")
-        for r in (self.fails(FAILED, "skill", "export", shard, "s", "--base", self.base, "-o", self.skill),
+        for r in (self.fails(FAILED, "skill", "export", self.base, "s", "--base", shard, "-o", self.skill),
                   self.fails(FAILED, "skill", "apply", shard, self.specialist, "-o", self.skill)):
-            self.assertIn("caisson merge", r.err)
+            self.assertIn("caisson merge", r.err)  # what a base is, is the hash of one directory
         self.fails(USAGE, "skill", "export", self.specialist, "s")
         self.fails(USAGE, "skill", "apply", self.base, "-o", self.path("x"))
         self.cut()

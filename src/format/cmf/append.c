@@ -90,6 +90,36 @@ caisson_status csn_cmf_append_begin(csn_fs *fs, const char *path, csn_cmf_append
     return CAISSON_OK;
 }
 
+caisson_status csn_cmf_append_begin_model(csn_fs *fs, const char *path, csn_cmf_append **ret,
+                                          csn_cmf **ret_model, caisson_error *err) {
+    csn_cmf *model;
+    csn_cmf_append *a;
+    CSN_TRY(csn_cmf_open_model(fs, path, NULL, NULL, &model, err));
+    caisson_status status = csn_cmf_append_begin(fs, model->file->path, &a, err);
+    if (status == CAISSON_OK) {
+        status = csn_cmf_append_check_same(a, model, err);
+        if (status != CAISSON_OK) {
+            csn_cmf_append_close(a);
+        }
+    }
+    if (status != CAISSON_OK) {
+        csn_cmf_close(model);
+        return status;
+    }
+    *ret = a;
+    *ret_model = model;
+    return CAISSON_OK;
+}
+
+caisson_status csn_cmf_append_check_same(const csn_cmf_append *a, const csn_cmf *then,
+                                         caisson_error *err) {
+    if (memcmp(&then->envelope, &a->cmf->envelope, sizeof(then->envelope)) != 0) {
+        return CSN_FAIL(err, CAISSON_E_BUSY, .file = a->cmf->file->path,
+                        .what = "another program changed the file meanwhile");
+    }
+    return CAISSON_OK;
+}
+
 const csn_cmf *csn_cmf_append_cmf(const csn_cmf_append *a) {
     return a->cmf;
 }
@@ -177,6 +207,10 @@ caisson_status csn_cmf_append_remove(csn_cmf_append *a, csn_str name, caisson_er
     r->is_removed = true;
     a->has_new_directory = true;
     return CAISSON_OK;
+}
+
+bool csn_cmf_append_is_changed(const csn_cmf_append *a) {
+    return a->has_new_directory || a->has_new_masks || a->has_new_header;
 }
 
 static caisson_status keep(csn_buf *b, csn_str bytes, caisson_error *err) {

@@ -84,7 +84,15 @@ typedef struct csn_cmf_selection {
     float *mean;             /* [hidden_size] */
     float *basis;            /* [rank][hidden_size] orthonormal rows, which is not checked */
     float err_mean, err_std; /* of raw errors of prompts it was fitted on; absent: 0 and 1 */
+    uint32_t n_holdout;
+    float
+        *holdout; /* [n_holdout][hidden_size] hidden states of prompts that it was not fitted on */
 } csn_cmf_selection;
+/* Of the JSON of a record's selection; *ret is in the arena. PARSE when a value has not the length
+ * that arch and rank give it, is not finite, or names a layer that is not there. */
+caisson_status csn_cmf_parse_selection(csn_arena *arena, const csn_arch *arch,
+                                       const csn_jval *object, csn_str skill,
+                                       const csn_cmf_selection **ret, caisson_error *err);
 
 /* One entry of the sparse index (CMF 7, facts 8): deprecated, shown, used by nothing. */
 typedef struct csn_cmf_index_entry {
@@ -328,13 +336,23 @@ typedef struct csn_cmf_append csn_cmf_append;
  */
 caisson_status csn_cmf_append_begin(csn_fs *fs, const char *path, csn_cmf_append **ret,
                                     caisson_error *err);
+/* The same for a model in one file or in shards, by any name: the first file is claimed, the one
+ * that has header, masks and registry of skills. *ret_model: the whole model, the caller's
+ * (csn_cmf_close). CAISSON_E_BUSY also when the file changed in between. */
+caisson_status csn_cmf_append_begin_model(csn_fs *fs, const char *path, csn_cmf_append **ret,
+                                          csn_cmf **ret_model, caisson_error *err);
 /* The file as it was at the beginning; good until close. */
 const csn_cmf *csn_cmf_append_cmf(const csn_cmf_append *a);
+/* CAISSON_E_BUSY when the claimed file is not the one that `then` was read from. */
+caisson_status csn_cmf_append_check_same(const csn_cmf_append *a, const csn_cmf *then,
+                                         caisson_error *err);
 /* Adds a tensor behind all others, or puts it in the place of the one that has its name. Each name
  * once. `plan` and bytes are copied. CAISSON_E_ARG: no file can hold it, or nbytes is not its size.
  */
 caisson_status csn_cmf_append_tensor(csn_cmf_append *a, const csn_cmf_plan_tensor *plan,
                                      const void *bytes, uint64_t nbytes, caisson_error *err);
+/* Whether a tensor was added or removed, or a section given. */
+bool csn_cmf_append_is_changed(const csn_cmf_append *a);
 /* Drops the record of a tensor that the file had; its bytes stay, dead. CAISSON_E_MISSING. */
 caisson_status csn_cmf_append_remove(csn_cmf_append *a, csn_str name, caisson_error *err);
 /* The masks section as it shall be; empty = none. The sparse index, which told of the old masks and

@@ -46,10 +46,6 @@ caisson_status csn_cmf_parse_directory(csn_cmf *c, const uint8_t *bytes, uint64_
 caisson_status csn_cmf_parse_digests(csn_cmf *c, caisson_error *err);
 /* Fills skills and n_skills from header and directory. */
 caisson_status csn_cmf_parse_skills(csn_cmf *c, caisson_error *err);
-/* PARSE when a value has not the length that arch and rank give it, is not finite, or names a layer
- * that is not there. */
-caisson_status csn_cmf_parse_selection(csn_cmf *c, const csn_jval *object, csn_str skill,
-                                       const csn_cmf_selection **ret, caisson_error *err);
 /* BOUNDS when two ranges of the file that are in use overlap. */
 caisson_status csn_cmf_check_ranges(const csn_cmf *c, caisson_error *err);
 /* Bytes of the file that are neither envelope, section nor payload, nor zeros that align one; bytes

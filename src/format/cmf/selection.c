@@ -63,9 +63,9 @@ static caisson_status decode(csn_arena *arena, csn_str skill, csn_str text, uint
 
 /* Rows of the basis: what is said, or what its bytes make. There are no more than `hidden`
  * orthonormal ones. */
-static caisson_status find_rank(const csn_cmf *c, csn_str skill, const struct selection *s,
+static caisson_status find_rank(const csn_arch *arch, csn_str skill, const struct selection *s,
                                 uint64_t seen, uint32_t *ret, caisson_error *err) {
-    uint32_t hidden = c->arch.hidden_size;
+    uint32_t hidden = arch->hidden_size;
     uint64_t pad = csn_str_ends(s->basis, CSN_STR("==")) ? 2 : csn_str_ends(s->basis, CSN_STR("="));
     uint64_t bytes = s->basis.len / 4 * 3;
     uint64_t n = (seen >> RANK & 1) != 0 ? s->rank : (bytes - (bytes > pad ? pad : 0)) / 2 / hidden;
@@ -76,38 +76,39 @@ static caisson_status find_rank(const csn_cmf *c, csn_str skill, const struct se
     return CAISSON_OK;
 }
 
-caisson_status csn_cmf_parse_selection(csn_cmf *c, const csn_jval *object, csn_str skill,
+caisson_status csn_cmf_parse_selection(csn_arena *arena, const csn_arch *arch,
+                                       const csn_jval *object, csn_str skill,
                                        const csn_cmf_selection **ret, caisson_error *err) {
     struct selection s = {.err_std = 1.0f};
     uint64_t seen;
     csn_cmf_selection *out;
-    float *holdout;
     CSN_TRY(
         csn_jfields_read(object, fields, CSN_N_FIELDS(fields), "skills.selection", &s, &seen, err));
-    CSN_TRY(CSN_ARENA_NEW(&c->arena, 1, &out, err));
+    CSN_TRY(CSN_ARENA_NEW(arena, 1, &out, err));
     out->is_unit = csn_str_is(s.metric, "mse_unit");
     if (!out->is_unit && !csn_str_is(s.metric, "mse")) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "header", .tensor = skill,
                         .what = "unknown selection.metric",
                         CSN_TEXTS(CSN_STR("mse or mse_unit"), s.metric));
     }
-    uint64_t n_visits = (uint64_t)c->arch.n_layers * c->arch.num_loops;
+    uint64_t n_visits = (uint64_t)arch->n_layers * arch->num_loops;
     if (s.phi_layer >= n_visits) {
         return bad(err, skill, "selection.phi_layer is no layer of the model", n_visits - 1,
                    s.phi_layer);
     }
     out->phi_layer = s.phi_layer;
-    uint32_t hidden = c->arch.hidden_size;
-    CSN_TRY(find_rank(c, skill, &s, seen, &out->rank, err));
-    CSN_TRY(decode(&c->arena, skill, s.mean, 1, hidden, "selection.mean has not hidden_size values",
+    uint32_t hidden = arch->hidden_size;
+    CSN_TRY(find_rank(arch, skill, &s, seen, &out->rank, err));
+    CSN_TRY(decode(arena, skill, s.mean, 1, hidden, "selection.mean has not hidden_size values",
                    "selection.mean is no base64", &out->mean, err));
-    CSN_TRY(decode(&c->arena, skill, s.basis, out->rank, hidden,
+    CSN_TRY(decode(arena, skill, s.basis, out->rank, hidden,
                    "selection.basis has not rank x hidden_size values",
                    "selection.basis is no base64", &out->basis, err));
     if (s.holdout.len > 0 || s.holdout_n > 0) {
-        CSN_TRY(decode(&c->arena, skill, s.holdout, s.holdout_n, hidden,
+        CSN_TRY(decode(arena, skill, s.holdout, s.holdout_n, hidden,
                        "selection.holdout has not holdout_n x hidden_size values",
-                       "selection.holdout is no base64", &holdout, err));
+                       "selection.holdout is no base64", &out->holdout, err));
+        out->n_holdout = s.holdout_n;
     }
     out->err_mean = s.err_mean;
     out->err_std = s.err_std;

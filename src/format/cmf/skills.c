@@ -90,7 +90,8 @@ caisson_status csn_cmf_parse_skills(csn_cmf *c, caisson_error *err) {
         CSN_TRY(check_layers(c, &s[n], err));
         const csn_jval *selection = csn_jval_get(it.value, "selection");
         if (csn_jval_kind(selection) == CSN_JSON_OBJECT) {
-            CSN_TRY(csn_cmf_parse_selection(c, selection, s[n].id, &s[n].selection, err));
+            CSN_TRY(csn_cmf_parse_selection(&c->arena, &c->arch, selection, s[n].id,
+                                            &s[n].selection, err));
         }
     }
     for (uint32_t i = 0; i < c->dir.n; i++) {
