@@ -34,7 +34,9 @@ const cli_command cli_cmd_requant = {
         "the file is pointed at them: killed at any instant it is the old model or the new one, "
         "and a program that has it open keeps the model that it opened. Nothing is written over, "
         "even where the new payload would fit into the place of the old one, so the file grows; "
-        "caisson compact then reclaims the old payloads.",
+        "caisson compact then reclaims the old payloads. Of a sharded model one shard after the "
+        "other "
+        "changes; the same command goes on where a killed one stopped.",
     .examples = "caisson requant model.cmf --tensor 'lm_head.*=q8_row'\n"
                 "caisson requant model.cmf --quant q4_tiled && caisson compact model.cmf",
     .run = run,

@@ -72,8 +72,8 @@ typedef struct caisson_convert_options {
     const char *bits_over;
 } caisson_convert_options;
 
-/* target NULL: source is a .cmf file, and is changed in its place: new payloads go behind its end,
- * the old ones stay, dead, until it is compacted (caisson/rewrite.h).
+/* target NULL: source is a .cmf file, or any shard, and is changed in its place: new payloads go
+ * behind its end, the old ones stay, dead, until it is compacted (caisson/rewrite.h).
  * Errors: CAISSON_E_EXISTS (target there, no overwrite), _BUSY (another conversion is writing the
  * same target; it ends with its process, however that ends), _UNSUPPORTED (a family, a config key
  * or a tensor type that we do not understand, by name), _MISSING (a tensor of the index or family

@@ -15,25 +15,14 @@ typedef struct edit {
     csn_arena arena;
 } edit;
 
-/* Which shard's masks count is the reader's affair: a model in one file has no such question. */
-static caisson_status refuse_shards(const csn_cmf *c, caisson_error *err) {
-    return c->has_shard_block
-               ? CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "header",
-                          .tensor = CSN_STR("shard"),
-                          .what = "masks are changed in a model in one file: caisson merge makes "
-                                  "one")
-               : CAISSON_OK;
-}
-
 static caisson_status edit_begin(const char *path, edit *ret, caisson_error *err) {
     edit e = {0};
-    CSN_TRY(csn_cmf_append_begin(csn_fs_os(), path, &e.append, err));
+    csn_cmf *model;
+    CSN_TRY(csn_cmf_append_begin_model(csn_fs_os(), path, &e.append, &model, err));
+    csn_cmf_close(model);
     e.cmf = csn_cmf_append_cmf(e.append);
     e.masks = e.cmf->masks;
-    caisson_status status = refuse_shards(e.cmf, err);
-    if (status == CAISSON_OK) {
-        status = CSN_ARENA_NEW(&e.arena, (size_t)e.masks.n + 1, &e.masks.masks, err);
-    }
+    caisson_status status = CSN_ARENA_NEW(&e.arena, (size_t)e.masks.n + 1, &e.masks.masks, err);
     if (status != CAISSON_OK) {
         csn_cmf_append_close(e.append);
         return status;
@@ -99,15 +88,6 @@ static caisson_status refuse_taken(const maker *m, const csn_cmf_masks *masks, c
     return CAISSON_OK;
 }
 
-/* Between the calibration and the claim another writer may have been at work. */
-static caisson_status check_same(const maker *m, const csn_cmf *now, caisson_error *err) {
-    const csn_cmf *then = m->model->files.cmf;
-    if (memcmp(&then->envelope, &now->envelope, sizeof(now->envelope)) != 0) {
-        return CSN_FAIL(err, CAISSON_E_BUSY, .what = "the file changed while the mask was made");
-    }
-    return CAISSON_OK;
-}
-
 static uint32_t free_id(const csn_cmf_masks *masks) {
     uint32_t id = 0;
     for (uint32_t i = 0; i < masks->n; i++) {
@@ -148,14 +128,14 @@ static caisson_status make(maker *m, float *ret_sparsity, caisson_error *err) {
     CSN_TRY(caisson_model_open(m->path, &oo, &m->model, err));
     const csn_cmf *cmf;
     CSN_TRY(csn_api_need_cmf(m->model, &cmf, err));
-    CSN_TRY(refuse_shards(cmf, err));
     CSN_TRY(refuse_taken(m, &cmf->masks, err));
     csn_progress progress = {m->o.on_progress, m->o.ctx};
     CSN_TRY(csn_api_calibrate(m->model, m->o.text, m->o.text_n, m->o.n_threads, &progress,
                               &m->calibration, err));
     edit e;
     CSN_TRY(edit_begin(m->path, &e, err));
-    caisson_status status = check_same(m, e.cmf, err);
+    /* between the calibration and the claim another writer may have been at work */
+    caisson_status status = csn_cmf_append_check_same(e.append, cmf, err);
     if (status == CAISSON_OK) {
         status = place(m, &e, ret_sparsity, err);
     }

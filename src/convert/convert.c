@@ -206,7 +206,7 @@ static void keep_f32(job *j, csn_convert_item *item) {
 
 /* ---- the sink ---- */
 
-static caisson_status put_tensor(job *j, const csn_convert_item *item, csn_str bytes) {
+static caisson_status put_bytes(job *j, const csn_convert_item *item, csn_str bytes) {
     const csn_cmf_plan_tensor t = {item->name, item->to, item->shape, bytes.len};
     return j->append != NULL ? csn_cmf_append_tensor(j->append, &t, bytes.ptr, bytes.len, j->err)
                              : csn_cmf_set_tensor(j->set, bytes.ptr, bytes.len, j->err);
@@ -224,7 +224,7 @@ static caisson_status copy_tensor(job *j, csn_convert_item *item) {
         return CAISSON_OK;
     }
     CSN_TRY(csn_tensor_read_payload(j->source, item->source, &watch, &j->piece, j->err));
-    CSN_TRY(put_tensor(j, item, csn_buf_view(&j->piece)));
+    CSN_TRY(put_bytes(j, item, csn_buf_view(&j->piece)));
     report(j, item, j->piece.len, 0);
     return CAISSON_OK;
 }
@@ -254,7 +254,7 @@ static caisson_status convert_tensor(job *j, csn_convert_item *item) {
         status = csn_tensor_error(item, bytes, x, n, j->pool, &error, j->err);
     }
     if (status == CAISSON_OK) {
-        status = put_tensor(j, item, bytes);
+        status = put_bytes(j, item, bytes);
     }
     if (status == CAISSON_OK) {
         report(j, item, bytes.len, error);
@@ -292,14 +292,18 @@ static void tell_resumed(job *j, uint32_t n_done) {
     }
 }
 
+static caisson_status put_tensor(job *j, csn_convert_item *item) {
+    caisson_status status = item->is_copied ? copy_tensor(j, item) : convert_tensor(j, item);
+    if (status != CAISSON_OK && status != CAISSON_E_CANCELLED) {
+        csn_error_tensor(j->err, item->name);
+    }
+    return status;
+}
+
 static caisson_status put_tensors(job *j, uint32_t n_done) {
     caisson_status status = CAISSON_OK;
     for (uint32_t i = n_done; i < j->plan.n && status == CAISSON_OK; i++) {
-        csn_convert_item *item = &j->plan.items[i];
-        status = item->is_copied ? copy_tensor(j, item) : convert_tensor(j, item);
-        if (status != CAISSON_OK && status != CAISSON_E_CANCELLED) {
-            csn_error_tensor(j->err, item->name);
-        }
+        status = put_tensor(j, &j->plan.items[i]);
     }
     return status;
 }
@@ -328,38 +332,46 @@ static caisson_status run(job *j) {
     return status;
 }
 
-/* Between planning and claiming nobody else may have changed the file. */
-static caisson_status check_unchanged(job *j) {
-    const csn_cmf_envelope *a = &j->source->cmf->envelope;
-    const csn_cmf_envelope *b = &csn_cmf_append_cmf(j->append)->envelope;
-    if (a->header_hash != b->header_hash || a->dir_hash != b->dir_hash ||
-        a->file_bytes != b->file_bytes) {
-        return CSN_FAIL(j->err, CAISSON_E_BUSY,
-                        .what = "another program changed the file meanwhile");
+/* The tensors of one file, and the label of its header. */
+static caisson_status grow_file(job *j, uint32_t i_file) {
+    csn_str label = j->o->quant != NULL ? csn_convert_quant_label(j->o->quant) : (csn_str){0};
+    caisson_status status = CAISSON_OK;
+    for (uint32_t i = 0; i < j->plan.n && status == CAISSON_OK; i++) {
+        if (j->plan.items[i].source->i_file == i_file) {
+            status = put_tensor(j, &j->plan.items[i]);
+        }
     }
-    return CAISSON_OK;
-}
-
-/* New payloads behind the end of the file; the old ones stay, dead. Writing over them would be no
- * smaller risk for being smaller: whoever has the file open reads them. */
-static caisson_status run_in_place(job *j, const char *path) {
-    if (j->source->cmf == NULL || j->source->n_files != 1) {
-        return CSN_FAIL(j->err, CAISSON_E_UNSUPPORTED,
-                        .what = "only a model in one .cmf file is changed in its place");
-    }
-    CSN_TRY(csn_cmf_append_begin(j->fs, path, &j->append, j->err));
-    begin_progress(j, 0);
-    caisson_status status = check_unchanged(j);
     if (status == CAISSON_OK) {
-        status = put_tensors(j, 0);
+        j->header.len = 0;
+        csn_jw w = csn_jw_begin(&j->header, j->err);
+        csn_cmf_header_write(csn_cmf_append_cmf(j->append), label, &w);
+        status = csn_jw_end(&w);
     }
     if (status == CAISSON_OK) {
         status = csn_cmf_append_header(j->append, csn_buf_view(&j->header), j->err);
     }
-    if (status == CAISSON_OK) {
-        status = csn_cmf_append_commit(j->append, j->err);
+    return status == CAISSON_OK ? csn_cmf_append_commit(j->append, j->err) : status;
+}
+
+/* New payloads behind the end of the file; the old ones stay, dead. Writing over them would be no
+ * smaller risk for being smaller: whoever has the file open reads them. Of shards one after the
+ * other: what a tensor's type is, each says for itself. */
+static caisson_status run_in_place(job *j) {
+    caisson_status status = CAISSON_OK;
+    if (j->source->cmf == NULL) {
+        return CSN_FAIL(j->err, CAISSON_E_UNSUPPORTED,
+                        .what = "only a .cmf model is changed in its place");
     }
-    csn_cmf_append_close(j->append);
+    begin_progress(j, 0);
+    for (uint32_t i = 0; i < j->source->n_files && status == CAISSON_OK; i++) {
+        const csn_cmf *file = csn_cmf_file_of(j->source->cmf, i);
+        CSN_TRY(csn_cmf_append_begin(j->fs, file->file->path, &j->append, j->err));
+        status = csn_cmf_append_check_same(j->append, file, j->err);
+        if (status == CAISSON_OK) {
+            status = grow_file(j, i);
+        }
+        csn_cmf_append_close(j->append);
+    }
     return status;
 }
 
@@ -409,7 +421,7 @@ static caisson_status check_header(job *j) {
     return status;
 }
 
-static caisson_status run_all(job *j, const char *path) {
+static caisson_status run_all(job *j) {
     CSN_TRY(csn_convert_plan_make(j->source, j->o->log, &j->arena, &j->plan, j->err));
     CSN_TRY(csn_convert_plan_dtypes(j->source, &j->plan, j->o,
                                     j->err)); /* a bad rule is told before any work */
@@ -420,7 +432,7 @@ static caisson_status run_all(job *j, const char *path) {
                                j->err));
     CSN_TRY(check_header(j));
     CSN_TRY(csn_convert_share_bits(j->source, &j->plan, j->o, j->pool, &j->piece, j->err));
-    return j->target != NULL ? run(j) : run_in_place(j, path);
+    return j->target != NULL ? run(j) : run_in_place(j);
 }
 
 bool csn_convert_wants_warp(const char *target) {
@@ -431,14 +443,13 @@ bool csn_convert_wants_warp(const char *target) {
     return csn_str_ends(s, CSN_STR(".waste"));
 }
 
-static caisson_status convert_opened(csn_fs *fs, csn_source *source, const char *path,
-                                     const char *target, const csn_convert_options *options,
-                                     caisson_error *err) {
+static caisson_status convert_opened(csn_fs *fs, csn_source *source, const char *target,
+                                     const csn_convert_options *options, caisson_error *err) {
     job j = {.fs = fs, .target = target, .o = options, .source = source, .err = err};
     j.header = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
     j.piece = CSN_BUF_INIT(SIZE_MAX / 2);
     j.fingerprint = CSN_BUF_INIT(1 << 20);
-    caisson_status status = run_all(&j, path);
+    caisson_status status = run_all(&j);
     csn_pool_free(j.pool);
     csn_buf_free(&j.header);
     csn_buf_free(&j.piece);
@@ -460,7 +471,7 @@ static caisson_status check_new(csn_fs *fs, const char *target, bool overwrite,
 caisson_status csn_convert_source(csn_fs *fs, csn_source *source, const char *target,
                                   const csn_convert_options *options, caisson_error *err) {
     CSN_TRY(check_new(fs, target, options->overwrite, err));
-    return convert_opened(fs, source, NULL, target, options, err);
+    return convert_opened(fs, source, target, options, err);
 }
 
 caisson_status csn_convert(csn_fs *fs, const char *source, const char *target,
@@ -475,7 +486,7 @@ caisson_status csn_convert(csn_fs *fs, const char *source, const char *target,
         return csn_convert_to_warp(fs, source, target, o, err);
     }
     CSN_TRY(csn_source_open(fs, source, o->log, &s, err));
-    caisson_status status = convert_opened(fs, s, source, target, o, err);
+    caisson_status status = convert_opened(fs, s, target, o, err);
     csn_source_close(s);
     return status;
 }

@@ -59,9 +59,9 @@ typedef struct csn_convert_options {
 /* True for a name that ends in ".waste", with or without a '/': a WARP directory is wanted. */
 bool csn_convert_wants_warp(const char *target);
 
-/* target NULL: source is one .cmf file, and grows by the payloads that change
- * (format/cmf/append.c); CAISSON_E_BUSY while another writer has it. Killed at any instant it is
- * the old model or the new one. */
+/* target NULL: source is a .cmf, and grows by the payloads that change (format/cmf/append.c);
+ * CAISSON_E_BUSY while another writer has it. Killed at any instant a file is the old one or the
+ * new one; of shards some may be new. */
 caisson_status csn_convert(csn_fs *fs, const char *source, const char *target,
                            const csn_convert_options *options, caisson_error *err);
 

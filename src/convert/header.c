@@ -7,7 +7,7 @@
 #include "base/utf8.h"
 
 /* Labels are all that the format offers (facts 2.2); the directory has each tensor's dtype. */
-static csn_str label(const csn_dtype *d) {
+csn_str csn_convert_quant_label(const csn_dtype *d) {
     static const char *const labels[][2] = {
         {"q8_row", "Q8_ROW"},     {"q8_2f", "Q8_2F"},   {"q4_block", "Q4_BLOCK"},
         {"q4_tiled", "Q4_BLOCK"}, {"q4tp", "Q4_BLOCK"}, {"f16", "F16"},
@@ -98,7 +98,8 @@ static caisson_status rewrite(const csn_cmf *c, const csn_dtype *quant, csn_buf 
         {.key = "shard"}, {.key = CSN_CMF_SHARD_SET}, {.key = "quant_type"}};
     size_t n = quant != NULL ? 3 : 2;
     caisson_status status =
-        quant != NULL ? csn_buf_printf(&value, err, "\"%s\"", label(quant).ptr) : CAISSON_OK;
+        quant != NULL ? csn_buf_printf(&value, err, "\"%s\"", csn_convert_quant_label(quant).ptr)
+                      : CAISSON_OK;
     if (status == CAISSON_OK) {
         edits[2].json = csn_buf_view(&value);
         csn_jw w = csn_jw_begin(out, err);
@@ -124,7 +125,8 @@ caisson_status csn_convert_header(const csn_source *s, const csn_dtype *quant,
     csn_jw_key(&w, CSN_STR("arch"));
     csn_arch_write(&s->arch, &w);
     csn_jw_key(&w, CSN_STR("quant_type"));
-    csn_jw_str(&w, label(quant != NULL ? quant : csn_dtype_by_name(CSN_STR("q8_row"))));
+    csn_jw_str(
+        &w, csn_convert_quant_label(quant != NULL ? quant : csn_dtype_by_name(CSN_STR("q8_row"))));
     write_provenance(&w, s, files, n_files);
     write_chat(&w, s);
     csn_jw_object_end(&w);

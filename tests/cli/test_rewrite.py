@@ -143,9 +143,43 @@ class Rewrite(tool.Case):
             fcntl.flock(held, fcntl.LOCK_EX)
             self.assertIn("another program", self.fails(FAILED, "requant", path, "--quant", "f16").err)
         self.assertEqual(tool.read(path), before)
+
+    def test_requant_of_shards(self):
         _, shards = self.split()
-        r = self.fails(FAILED, "requant", shards[0], "--quant", "f16")
-        self.assertIn("one .cmf file", r.err)
+        self.assertGreater(len(shards), 1)
+        before = [tool.read(s) for s in shards]
+        whole, other = self.path("m.cmf"), self.path("q.cmf")
+        rules = ("--tensor", "*.mlp.*=q8_row", "--tensor", "lm_head.*=f16", "--quant", "q4_block")
+        self.ok("requant", shards[1], *rules)
+        for old, shard in zip(before, shards):
+            self.assertEqual(tool.read(shard)[128:len(old)], old[128:])
+            self.ok("verify", shard)
+        self.ok("quantize", TINY, "-o", other, *rules)
+        self.assertEqual(tool.run("diff", shards[0], other).rc, 0)
+        self.ok("requant", shards[0], *rules)  # what has its type already is left alone
+        for shard in shards:
+            self.ok("compact", shard)
+        self.ok("merge", shards[0], "-o", whole)
+        self.assertEqual(tool.run("diff", whole, other).rc, 0)
+        with open(shards[-1], "rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            self.assertIn("another program",
+                          self.fails(FAILED, "requant", shards[0], "--quant", "f16").err)
+
+    def test_quantize_cuts_into_shards(self):
+        one, cut = self.path("one.cmf"), self.path("cut.cmf")
+        self.ok("quantize", TINY, "-o", one, "--quant", "q8_row")
+        self.ok("quantize", TINY, "-o", cut, "--quant", "q8_row", "--shard-max-size", "40K")
+        shards = sorted(glob.glob(self.path("cut-*.cmf")))
+        self.assertGreater(len(shards), 1)
+        self.assertTrue(all(os.path.getsize(s) <= 40000 for s in shards))
+        self.assertEqual(tool.run("diff", one, shards[1]).rc, 0)
+        again = self.path("again.cmf")  # shards in, shards out
+        self.ok("quantize", shards[0], "-o", again, "--quant", "q4_block", "--shard-max-size", "30K")
+        for shard in sorted(glob.glob(self.path("again-*.cmf"))):
+            self.ok("verify", shard)
+        self.ok("run", self.path("again-00001-of-%05d.cmf" % len(glob.glob(self.path("again-*.cmf")))),
+                "hello", "-n", 2, "--temp", 0)
 
     def test_sizes(self):
         for size in ("", "0", "1.5G", "-1", "10T", "99999999999999999999", "20000000000G"):
