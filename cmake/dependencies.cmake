@@ -29,8 +29,10 @@ else()
     endif()
     add_library(caisson_yyjson OBJECT ${CAISSON_YYJSON_DIR}/yyjson.c)
     target_include_directories(caisson_yyjson SYSTEM PUBLIC ${CAISSON_YYJSON_DIR})
-    # Its functions are ours alone: hidden in the shared library, local in the static one.
-    target_compile_definitions(caisson_yyjson PUBLIC "yyjson_api=")
+    # Its functions are ours alone: hidden in the shared library, local in the static one. Only its
+    # reader is used.
+    target_compile_definitions(caisson_yyjson PUBLIC "yyjson_api=" YYJSON_DISABLE_WRITER
+        YYJSON_DISABLE_NON_STANDARD YYJSON_DISABLE_UTILS YYJSON_DISABLE_INCR_READER)
     target_compile_options(caisson_yyjson PRIVATE -ffunction-sections -fdata-sections)
     list(APPEND CAISSON_EXTRA_OBJECTS $<TARGET_OBJECTS:caisson_yyjson>)
     target_include_directories(caisson_deps SYSTEM INTERFACE ${CAISSON_YYJSON_DIR})
