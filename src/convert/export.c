@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensor by tensor: decoded, encoded in the chosen plain type, written under its own name, which is
- * Hugging Face's. Skills are no part of a checkpoint; one can be put in the backbone's place. */
+/* Tensor by tensor: decoded, encoded in the chosen plain type, written under Hugging Face's name.
+ * Skills are no part of a checkpoint; one can be put in the backbone's place. */
 #include "convert/export.h"
 
 #include <math.h>
@@ -10,6 +10,7 @@
 #include "base/size.h"
 #include "caisson/limits.h"
 #include "convert/hf_config.h"
+#include "convert/plan.h"
 #include "format/safetensors/writer.h"
 
 typedef struct item {
@@ -69,9 +70,12 @@ static caisson_status list_tensors(job *j) {
             continue;
         }
         csn_st_tensor *out = &j->tensors[j->n];
-        *out = (csn_st_tensor){.name = t->name, .dtype = j->o->dtype, .shape = t->shape};
-        CSN_TRY(j->o->dtype->nbytes(&t->shape, &out->nbytes, j->err));
-        j->items[j->n].name = t->name;
+        const csn_dtype *dtype =
+            csn_convert_stays_f32(t->name) ? csn_dtype_by_name(CSN_STR("f32")) : j->o->dtype;
+        *out = (csn_st_tensor){.dtype = dtype, .shape = csn_hf_shape(j->cmf, t)};
+        CSN_TRY(dtype->nbytes(&t->shape, &out->nbytes, j->err));
+        CSN_TRY(csn_hf_name(j->cmf, t->name, &j->arena, &out->name, j->err));
+        j->items[j->n].name = out->name;
         CSN_TRY(source_name(j, t->name, &j->items[j->n].source));
         j->n_total += out->nbytes;
         j->n++;

@@ -4,9 +4,11 @@
 #include <math.h>
 
 #include "convert/family.h"
+#include "convert/hf_config_internal.h"
+#include "convert/plan.h"
 
 /* Keys that only some classes have. */
-enum { ATTENTION_BIAS = 1, MLP_BIAS = 2, SLIDING_SWITCH = 4 };
+enum { ATTENTION_BIAS = 1, MLP_BIAS = 2, SLIDING_SWITCH = 4, LATENT = 8, DEEPSEEK = 16, K3 = 32 };
 
 typedef struct class {
     const char *arch_name, *model_type, *class_name;
@@ -28,6 +30,11 @@ static const class classes[] = {
     {"gemma3", "gemma3_text", "Gemma3ForCausalLM", ATTENTION_BIAS},
     {"gemma3_text", "gemma3_text", "Gemma3ForCausalLM", ATTENTION_BIAS},
     {"smollm3", "smollm3", "SmolLM3ForCausalLM", ATTENTION_BIAS | MLP_BIAS | SLIDING_SWITCH},
+    {"deepseek_v3", "deepseek_v3", "DeepseekV3ForCausalLM", LATENT | DEEPSEEK},
+    {"deepseek2", "deepseek_v3", "DeepseekV3ForCausalLM", LATENT | DEEPSEEK},
+    {"kimi_k2", "kimi_k2", "DeepseekV3ForCausalLM", LATENT | DEEPSEEK},
+    {"kimi_linear", "kimi_linear", "KimiLinearForCausalLM", LATENT},
+    {"kimi_k3", "kimi_k3", "KimiK3ForConditionalGeneration", LATENT | K3},
 };
 
 static const class *find_class(const csn_arch *a) {
@@ -96,8 +103,13 @@ static bool is_llama3(const csn_arch *a) {
 
 const char *csn_hf_config_gap(const csn_cmf *c) {
     const csn_arch *a = &c->arch;
-    if (find_class(a) == NULL) {
+    const class *k = find_class(a);
+    if (k == NULL) {
         return "an arch_name that no class of transformers is known for";
+    }
+    if ((k->keys & LATENT) != 0) {
+        const char *gap = csn_hf_latent_gap(a, (k->keys & K3) != 0);
+        return gap != NULL ? gap : has_cut_layers(c) ? "layers of different FFN widths" : NULL;
     }
     for (uint32_t i = 0; i < a->n_layer_types; i++) {
         if (a->layer_types[i] != CSN_LAYER_FULL_ATTENTION &&
@@ -128,31 +140,6 @@ const char *csn_hf_config_gap(const csn_cmf *c) {
     return has_cut_layers(c) ? "layers of different FFN widths" : NULL;
 }
 
-static void key_u32(csn_jw *w, const char *key, uint32_t v) {
-    csn_jw_key(w, csn_str_from(key));
-    csn_jw_u64(w, v);
-}
-
-static void key_f64(csn_jw *w, const char *key, double v) {
-    csn_jw_key(w, csn_str_from(key));
-    csn_jw_f64(w, v);
-}
-
-static void key_f32(csn_jw *w, const char *key, float v) {
-    csn_jw_key(w, csn_str_from(key));
-    csn_jw_f32(w, v);
-}
-
-static void key_str(csn_jw *w, const char *key, const char *v) {
-    csn_jw_key(w, csn_str_from(key));
-    csn_jw_str(w, csn_str_from(v));
-}
-
-static void key_bool(csn_jw *w, const char *key, bool v) {
-    csn_jw_key(w, csn_str_from(key));
-    csn_jw_bool(w, v);
-}
-
 /* 0 is none. */
 static void key_cap(csn_jw *w, const char *key, double v) {
     csn_jw_key(w, csn_str_from(key));
@@ -164,9 +151,9 @@ static void key_cap(csn_jw *w, const char *key, double v) {
 }
 
 static void put_rope(csn_jw *w, const csn_arch *a) {
-    key_f64(w, "rope_theta", a->rope_theta);
+    csn_key_f64(w, "rope_theta", a->rope_theta);
     if (a->rope_local_base_freq != 0) {
-        key_f64(w, "rope_local_base_freq", a->rope_local_base_freq);
+        csn_key_f64(w, "rope_local_base_freq", a->rope_local_base_freq);
     }
     if (!a->yarn.present && a->n_rope_freq_factors == 0) {
         return;
@@ -174,23 +161,26 @@ static void put_rope(csn_jw *w, const csn_arch *a) {
     csn_jw_key(w, CSN_STR("rope_scaling"));
     csn_jw_object(w);
     if (!a->yarn.present) {
-        key_str(w, "rope_type", is_linear(a) ? "linear" : "llama3");
-        key_f64(w, "factor", last_factor(a));
+        csn_key_str(w, "rope_type", is_linear(a) ? "linear" : "llama3");
+        csn_key_f64(w, "factor", last_factor(a));
         if (!is_linear(a)) {
-            key_f64(w, "low_freq_factor", llama3_low);
-            key_f64(w, "high_freq_factor", llama3_high);
-            key_u32(w, "original_max_position_embeddings", (uint32_t)llama3_original);
+            csn_key_f64(w, "low_freq_factor", llama3_low);
+            csn_key_f64(w, "high_freq_factor", llama3_high);
+            csn_key_u32(w, "original_max_position_embeddings", (uint32_t)llama3_original);
         }
         csn_jw_object_end(w);
         return;
     }
-    key_str(w, "rope_type", "yarn");
-    key_f32(w, "factor", a->yarn.factor);
-    key_u32(w, "original_max_position_embeddings", a->yarn.original_max_position_embeddings);
-    key_f32(w, "beta_fast", a->yarn.beta_fast);
-    key_f32(w, "beta_slow", a->yarn.beta_slow);
-    key_f32(w, "attention_factor", a->yarn.attention_factor);
-    key_bool(w, "truncate", !a->yarn.untruncated);
+    csn_key_str(w, "rope_type", "yarn");
+    csn_key_f32(w, "factor", a->yarn.factor);
+    csn_key_u32(w, "original_max_position_embeddings", a->yarn.original_max_position_embeddings);
+    csn_key_f32(w, "beta_fast", a->yarn.beta_fast);
+    csn_key_f32(w, "beta_slow", a->yarn.beta_slow);
+    csn_key_f32(w, "attention_factor", a->yarn.attention_factor);
+    if (a->yarn.has_mscale_all_dim) {
+        csn_key_f32(w, "mscale_all_dim", a->yarn.mscale_all_dim);
+    }
+    csn_key_bool(w, "truncate", !a->yarn.untruncated);
     csn_jw_object_end(w);
 }
 
@@ -200,7 +190,7 @@ static void put_layers(csn_jw *w, const csn_arch *a, bool has_switch) {
         slides |= a->layer_types[i] == CSN_LAYER_SLIDING_ATTENTION;
     }
     if (a->sliding_all) { /* mistral: no list */
-        key_u32(w, "sliding_window", a->sliding_window);
+        csn_key_u32(w, "sliding_window", a->sliding_window);
         return;
     }
     if (csn_str_is(a->arch_name, "llama") || csn_str_is(a->arch_name, "gemma")) {
@@ -213,7 +203,7 @@ static void put_layers(csn_jw *w, const csn_arch *a, bool has_switch) {
         csn_jw_null(w);
     }
     if (has_switch) {
-        key_bool(w, "use_sliding_window", slides);
+        csn_key_bool(w, "use_sliding_window", slides);
     }
     csn_jw_key(w, CSN_STR("layer_types"));
     csn_jw_array(w);
@@ -236,14 +226,14 @@ static void put_moe(csn_jw *w, const csn_arch *a) {
     if (!a->moe.present) {
         return;
     }
-    key_u32(w, "num_experts", a->moe.n_experts);
-    key_u32(w, "num_experts_per_tok", a->moe.top_k);
-    key_u32(w, "moe_intermediate_size", a->moe.moe_intermediate_size);
-    key_bool(w, "norm_topk_prob", a->moe.norm_topk_prob);
+    csn_key_u32(w, "num_experts", a->moe.n_experts);
+    csn_key_u32(w, "num_experts_per_tok", a->moe.top_k);
+    csn_key_u32(w, "moe_intermediate_size", a->moe.moe_intermediate_size);
+    csn_key_bool(w, "norm_topk_prob", a->moe.norm_topk_prob);
     if (a->moe.has_shared) {
-        key_u32(w, "shared_expert_intermediate_size", a->moe.shared_expert_intermediate_size);
+        csn_key_u32(w, "shared_expert_intermediate_size", a->moe.shared_expert_intermediate_size);
     }
-    key_u32(w, "decoder_sparse_step", 1);
+    csn_key_u32(w, "decoder_sparse_step", 1);
     csn_jw_key(w, CSN_STR("mlp_only_layers"));
     csn_jw_array(w);
     csn_jw_array_end(w);
@@ -251,10 +241,10 @@ static void put_moe(csn_jw *w, const csn_arch *a) {
 
 static void put_ids(csn_jw *w, const csn_chat_bundle *chat) {
     if (chat->bos_token_id >= 0) {
-        key_u32(w, "bos_token_id", (uint32_t)chat->bos_token_id);
+        csn_key_u32(w, "bos_token_id", (uint32_t)chat->bos_token_id);
     }
     if (chat->pad_token_id >= 0) {
-        key_u32(w, "pad_token_id", (uint32_t)chat->pad_token_id);
+        csn_key_u32(w, "pad_token_id", (uint32_t)chat->pad_token_id);
     }
     if (chat->n_eos > 0) {
         csn_jw_key(w, CSN_STR("eos_token_id"));
@@ -266,46 +256,156 @@ static void put_ids(csn_jw *w, const csn_chat_bundle *chat) {
     }
 }
 
-void csn_hf_config_write(const csn_cmf *c, const char *dtype, csn_jw *w) {
-    const csn_arch *a = &c->arch;
-    const class *k = find_class(a);
-    const char *act = a->hidden_act == CSN_ACT_SILU ? "silu" : "gelu_pytorch_tanh";
-    csn_jw_object(w);
+/* What stands around all of a class's own keys. */
+static void put_class(csn_jw *w, const class *k) {
     csn_jw_key(w, CSN_STR("architectures"));
     csn_jw_array(w);
     csn_jw_str(w, csn_str_from(k->class_name));
     csn_jw_array_end(w);
-    key_str(w, "model_type", k->model_type);
-    key_u32(w, "vocab_size", a->vocab_size);
-    key_u32(w, "hidden_size", a->hidden_size);
-    key_u32(w, "intermediate_size", a->intermediate_size);
-    key_u32(w, "num_hidden_layers", a->n_layers);
-    key_u32(w, "num_attention_heads", a->n_heads);
-    key_u32(w, "num_key_value_heads", a->n_kv_heads);
-    key_u32(w, "head_dim", a->head_dim);
-    key_u32(w, "max_position_embeddings", a->max_position_embeddings);
-    key_str(w, "hidden_act", act);
-    if (a->norm_style == CSN_NORM_GEMMA) {
-        key_str(w, "hidden_activation", act);
+    csn_key_str(w, "model_type", k->model_type);
+}
+
+static void put_sizes(csn_jw *w, const csn_arch *a, bool is_latent) {
+    static const char *const acts[] = {[CSN_ACT_SILU] = "silu",
+                                       [CSN_ACT_GELU_TANH] = "gelu_pytorch_tanh",
+                                       [CSN_ACT_SITU] = "situ"};
+    const char *act = acts[a->hidden_act];
+    csn_key_u32(w, "vocab_size", a->vocab_size);
+    csn_key_u32(w, "hidden_size", a->hidden_size);
+    csn_key_u32(w, "intermediate_size", a->intermediate_size);
+    csn_key_u32(w, "num_hidden_layers", a->n_layers);
+    csn_key_u32(w, "num_attention_heads", a->n_heads);
+    csn_key_u32(w, "num_key_value_heads", a->n_kv_heads);
+    if (!is_latent) {
+        csn_key_u32(w, "head_dim", a->head_dim);
     }
-    key_f64(w, "rms_norm_eps", a->rms_norm_eps);
-    key_bool(w, "tie_word_embeddings", a->tie_word_embeddings);
+    csn_key_u32(w, "max_position_embeddings", a->max_position_embeddings);
+    csn_key_str(w, "hidden_act", act);
+    if (a->norm_style == CSN_NORM_GEMMA) {
+        csn_key_str(w, "hidden_activation", act);
+    }
+    csn_key_f64(w, "rms_norm_eps", a->rms_norm_eps);
+    csn_key_bool(w, "tie_word_embeddings", a->tie_word_embeddings);
+}
+
+static void put_ordinary(csn_jw *w, const csn_cmf *c, const class *k) {
+    const csn_arch *a = &c->arch;
     if ((k->keys & ATTENTION_BIAS) != 0) {
-        key_bool(w, "attention_bias", has_tensor(c, "model.layers.0.self_attn.q_proj.bias"));
+        csn_key_bool(w, "attention_bias", has_tensor(c, "model.layers.0.self_attn.q_proj.bias"));
     }
     if ((k->keys & MLP_BIAS) != 0) {
-        key_bool(w, "mlp_bias", has_tensor(c, "model.layers.0.mlp.gate_proj.bias"));
+        csn_key_bool(w, "mlp_bias", has_tensor(c, "model.layers.0.mlp.gate_proj.bias"));
     }
-    put_rope(w, a);
     put_layers(w, a, (k->keys & SLIDING_SWITCH) != 0);
     if (a->query_pre_attn_scalar != 0) {
-        key_f64(w, "query_pre_attn_scalar", a->query_pre_attn_scalar);
+        csn_key_f64(w, "query_pre_attn_scalar", a->query_pre_attn_scalar);
         key_cap(w, "attn_logit_softcapping", a->attn_logit_softcapping);
         key_cap(w, "final_logit_softcapping", a->final_logit_softcapping);
     }
     put_moe(w, a);
+}
+
+void csn_hf_config_write(const csn_cmf *c, const char *dtype, csn_jw *w) {
+    const class *k = find_class(&c->arch);
+    bool is_latent = (k->keys & LATENT) != 0;
+    bool is_nested = (k->keys & K3) != 0; /* a text model within one of text and images */
+    csn_jw_object(w);
+    put_class(w, k);
+    if (is_nested) {
+        csn_jw_key(w, CSN_STR("text_config"));
+        csn_jw_object(w);
+        csn_key_str(w, "model_type", k->model_type);
+    }
+    put_sizes(w, &c->arch, is_latent);
+    put_rope(w, &c->arch);
+    if (is_latent) {
+        csn_hf_put_latent(c, (k->keys & DEEPSEEK) != 0, is_nested, w);
+    } else {
+        put_ordinary(w, c, k);
+    }
+    if (is_nested) {
+        csn_jw_object_end(w);
+    }
     put_ids(w, &c->chat);
-    key_str(w, "dtype", dtype);
-    key_str(w, "torch_dtype", dtype);
+    csn_key_str(w, "dtype", dtype);
+    csn_key_str(w, "torch_dtype", dtype);
     csn_jw_object_end(w);
+}
+
+/* ---- names ---- */
+
+/* True if the name is the pattern with numbers in its holes. */
+static bool matches(const char *pattern, csn_str name, uint32_t ret[2]) {
+    size_t at = 0;
+    for (int n = 0; *pattern != '\0';) {
+        if (pattern[0] != '{') {
+            if (at >= name.len || name.ptr[at++] != *pattern++) {
+                return false;
+            }
+            continue;
+        }
+        uint64_t number;
+        size_t end = at;
+        while (end < name.len && name.ptr[end] >= '0' && name.ptr[end] <= '9') {
+            end++;
+        }
+        if (n == 2 || !csn_str_to_u64(csn_str_make(name.ptr + at, end - at), &number) ||
+            number > UINT32_MAX) {
+            return false;
+        }
+        ret[n++] = (uint32_t)number;
+        at = end;
+        pattern += 2;
+    }
+    return at == name.len;
+}
+
+static const csn_name_row *find_row(const csn_family *family, csn_str name, uint32_t numbers[2]) {
+    for (size_t i = 0; family->tables[i] != NULL; i++) {
+        for (size_t k = 0; k < family->tables[i]->n; k++) {
+            const csn_name_row *row = &family->tables[i]->rows[k];
+            if (matches(row->name, name, numbers)) {
+                return row;
+            }
+        }
+    }
+    return NULL;
+}
+
+caisson_status csn_hf_name(const csn_cmf *c, csn_str name, csn_arena *arena, csn_str *ret,
+                           caisson_error *err) {
+    const class *k = find_class(&c->arch);
+    uint32_t numbers[2] = {0};
+    *ret = name;
+    if (k == NULL || (k->keys & LATENT) == 0) { /* the others have our names */
+        return CAISSON_OK;
+    }
+    const csn_family *family;
+    CSN_TRY(csn_family_find(csn_str_from(k->model_type), false, &family, err));
+    const csn_name_row *row = find_row(family, name, numbers);
+    csn_buf theirs = CSN_BUF_INIT(1 << 16);
+    csn_buf whole = CSN_BUF_INIT(1 << 16);
+    caisson_status status = csn_buf_str(&theirs, name, err);
+    if (status == CAISSON_OK && row != NULL && row->hf != NULL) {
+        status = csn_convert_row_name(row->hf, numbers[0], numbers[1], &theirs, err);
+    }
+    if (status == CAISSON_OK) {
+        status = csn_buf_printf(&whole, err, "%s%.*s", (k->keys & K3) != 0 ? "language_model." : "",
+                                CSN_STR_ARGS(csn_buf_view(&theirs)));
+    }
+    if (status == CAISSON_OK) {
+        status = csn_arena_str(arena, csn_buf_view(&whole), ret, err);
+    }
+    csn_buf_free(&theirs);
+    csn_buf_free(&whole);
+    return status;
+}
+
+csn_shape csn_hf_shape(const csn_cmf *c, const csn_tensor *t) {
+    const class *k = find_class(&c->arch);
+    bool is_kimi = k != NULL && k->keys == LATENT;
+    if (is_kimi && csn_str_ends(t->name, CSN_STR(".A_log")) && t->shape.n_dims == 1) {
+        return (csn_shape){.n_dims = 4, .dim = {1, 1, t->shape.dim[0], 1}};
+    }
+    return t->shape;
 }

@@ -10,5 +10,10 @@
 const char *csn_hf_config_gap(const csn_cmf *c);
 /* The object; dtype: of the weights beside it, "float16". Only when there is no gap. */
 void csn_hf_config_write(const csn_cmf *c, const char *dtype, csn_jw *w);
+/* The name that the checkpoint has for a tensor, in `arena`; and its shape there, of as many
+ * values. */
+caisson_status csn_hf_name(const csn_cmf *c, csn_str name, csn_arena *arena, csn_str *ret,
+                           caisson_error *err);
+csn_shape csn_hf_shape(const csn_cmf *c, const csn_tensor *t);
 
 #endif

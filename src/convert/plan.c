@@ -506,8 +506,7 @@ static bool stays_f16(csn_str name) {
     return ends_with_one(name, suffixes);
 }
 
-/* Vectors of which f16 would lose what counts: differences of biases around 8, logarithms. */
-static bool stays_f32(csn_str name) {
+bool csn_convert_stays_f32(csn_str name) {
     static const char *const suffixes[] = {"mlp.expert_bias", "kda_attn.A_log", "kda_attn.dt_bias",
                                            NULL};
     return ends_with_one(name, suffixes);
@@ -520,7 +519,7 @@ static const csn_dtype *pick(const csn_convert_item *item, const csn_dtype *quan
     if (quant->is_float) {
         return quant; /* f32, f16, bf16: everything, norms too */
     }
-    if (stays_f32(item->name)) {
+    if (csn_convert_stays_f32(item->name)) {
         return dtype("f32");
     }
     (void)csn_shape_count(&item->shape, &n);

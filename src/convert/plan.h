@@ -14,10 +14,10 @@ typedef struct csn_convert_item {
     /* kv_b_proj of GGUF: `source` is [heads][latents][keys' rows], turned, and this
      * [heads][values' rows][latents]; else NULL. */
     const csn_tensor *values;
-    csn_shape shape;         /* ours */
-    uint64_t row0;           /* first row of the source that is ours */
-    uint32_t permute;        /* head_dim when rows lie interleaved (GGUF llama), else 0 */
-    float add;               /* -1 where the source stores 1 + w */
+    csn_shape shape;  /* ours */
+    uint64_t row0;    /* first row of the source that is ours */
+    uint32_t permute; /* head_dim when rows lie interleaved (GGUF llama), else 0 */
+    float add;        /* -1 where the source stores 1 + w */
     const csn_dtype *to;
     float bits_bias; /* of vbit and vbit_ro, beyond the options' mean_bits */
     bool is_copied;  /* byte for byte: the source has this dtype already */
@@ -59,6 +59,8 @@ static inline uint64_t csn_convert_item_bytes(const csn_source *s, const csn_con
                ? item->source->nbytes
                : item->source->nbytes / csn_convert_source_rows(item->source) * item->shape.dim[0];
 }
+/* Vectors of which f16 would lose what counts: differences of biases around 8, logarithms. */
+bool csn_convert_stays_f32(csn_str name);
 /* '*' any run of characters, '?' one. */
 bool csn_glob(csn_str pattern, csn_str name);
 
