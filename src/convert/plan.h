@@ -16,6 +16,7 @@ typedef struct csn_convert_item {
     const csn_tensor *values;
     csn_shape shape;  /* ours */
     uint64_t row0;    /* first row of the source that is ours */
+    uint64_t cut_row; /* of a piece of a tensor: its first row there */
     uint32_t permute; /* head_dim when rows lie interleaved (GGUF llama), else 0 */
     float add;        /* -1 where the source stores 1 + w */
     const csn_dtype *to;

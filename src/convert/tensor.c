@@ -14,6 +14,7 @@ enum { F8_BLOCK = 128, CHECK_GRAIN = 4096 };
 typedef struct piece {
     csn_matrix m; /* `n_rows` rows of the source, from row `row0` of ours on */
     uint64_t row0, n_rows, cols;
+    uint64_t cut_row; /* row of the tensor that `out` begins with */
     uint32_t permute;
     float add;
     const float *scales; /* [..][n_scale_cols], of the source's rows */
@@ -114,7 +115,8 @@ static caisson_status fail_if_bad(piece *p, const csn_tensor *t, caisson_error *
     if (atomic_load(&p->bad) != 0) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "data", .tensor = t->name,
                         .what = "a weight is not a finite number (element given)",
-                        .has_numbers = true, .got_u = atomic_load(&p->bad) - 1);
+                        .has_numbers = true,
+                        .got_u = p->cut_row * p->cols + atomic_load(&p->bad) - 1);
     }
     return CAISSON_OK;
 }
@@ -259,10 +261,15 @@ static caisson_status read_kv_b(const csn_source *s, const csn_convert_item *ite
     return status;
 }
 
+bool csn_tensor_has_rows(const csn_source *s, const csn_convert_item *item) {
+    return s->cmf == NULL && s->warp == NULL && !s->is_synth && item->values == NULL &&
+           item->permute == 0 && item->shape.n_dims == 2;
+}
+
 caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *item,
                                    csn_pool *pool, csn_buf *buf, const csn_tensor_watch *watch,
                                    float *out, caisson_error *err) {
-    piece p = {.permute = item->permute, .add = item->add, .out = out};
+    piece p = {.permute = item->permute, .add = item->add, .cut_row = item->cut_row, .out = out};
     float *scales = NULL;
     if (s->cmf != NULL) {
         return read_whole_f32(s, item->source, pool, buf, watch, &p, err);
@@ -314,8 +321,21 @@ static void measure_chunks(void *ctx, unsigned i_thread, unsigned n_threads) {
     }
 }
 
+double csn_tensor_error_of(const double sums[2]) {
+    return sums[1] > 0 ? sqrt(sums[0] / sums[1]) : 0;
+}
+
 caisson_status csn_tensor_error(const csn_convert_item *item, csn_str bytes, const float *x,
                                 uint64_t n, csn_pool *pool, double *ret, caisson_error *err) {
+    double sums[2];
+    CSN_TRY(csn_tensor_error_sums(item, bytes, x, n, pool, sums, err));
+    *ret = csn_tensor_error_of(sums);
+    return CAISSON_OK;
+}
+
+caisson_status csn_tensor_error_sums(const csn_convert_item *item, csn_str bytes, const float *x,
+                                     uint64_t n, csn_pool *pool, double ret[2],
+                                     caisson_error *err) {
     uint64_t n_chunks = (n + CHECK_GRAIN - 1) / CHECK_GRAIN;
     measure me = {
         .m = csn_matrix_make(item->to, &item->shape, bytes.ptr, bytes.len), .x = x, .n = n};
@@ -327,7 +347,8 @@ caisson_status csn_tensor_error(const csn_convert_item *item, csn_str bytes, con
         den += me.part[2 * c + 1];
     }
     csn_free(me.part);
-    *ret = den > 0 ? sqrt(num / den) : 0;
+    ret[0] = num;
+    ret[1] = den;
     return CAISSON_OK;
 }
 

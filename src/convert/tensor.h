@@ -31,7 +31,15 @@ caisson_status csn_tensor_encode(const csn_dtype *to, const csn_shape *shape, co
 caisson_status csn_tensor_read_payload(const csn_source *s, const csn_tensor *t,
                                        const csn_tensor_watch *watch, csn_buf *ret,
                                        caisson_error *err);
-/* ||decoded - x|| / ||x|| of an encoded tensor; the same bits for any number of threads. */
+/* True for a matrix of which csn_tensor_read_f32 reads some rows alone, when the item has fewer
+ * rows (shape.dim[0]) from another on (row0). */
+bool csn_tensor_has_rows(const csn_source *s, const csn_convert_item *item);
+/* The sums of (decoded - x)^2 and of x^2 of an encoded tensor; the same bits for any number of
+ * threads. */
+caisson_status csn_tensor_error_sums(const csn_convert_item *item, csn_str bytes, const float *x,
+                                     uint64_t n, csn_pool *pool, double ret[2], caisson_error *err);
+double csn_tensor_error_of(const double sums[2]); /* the root of their quotient */
+/* ||decoded - x|| / ||x|| */
 caisson_status csn_tensor_error(const csn_convert_item *item, csn_str bytes, const float *x,
                                 uint64_t n, csn_pool *pool, double *ret, caisson_error *err);
 

@@ -17,7 +17,12 @@
 #include "convert/warp_names.h"
 #include "convert/warp_text.h"
 
-enum { SAMPLE_EXPERTS = 12, SAMPLE_VECTORS = 300000, FIRST_SEED = 1234 };
+enum {
+    SAMPLE_EXPERTS = 12,
+    SAMPLE_VECTORS = 300000,
+    FIRST_SEED = 1234,
+    ROWS_VALUES = 4 << 20 /* of a matrix of the trunk that are in memory at once */
+};
 
 typedef struct job {
     csn_fs *fs;
@@ -210,38 +215,69 @@ static void report(job *j, const csn_convert_item *item, const char *to, uint64_
     j->o->on_tensor(j->o->ctx, &r);
 }
 
-static caisson_status new_matrix(const csn_convert_item *item, uint64_t *ret_n, float **ret,
-                                 caisson_error *err) {
-    uint64_t bytes;
-    void *x;
-    if (!csn_shape_count(&item->shape, ret_n) || !csn_mul(*ret_n, sizeof(float), &bytes) ||
-        bytes > SIZE_MAX) {
-        return CSN_FAIL(err, CAISSON_E_BOUNDS, .tensor = item->name, .what = "tensor is too large");
-    }
-    CSN_TRY(csn_alloc_aligned((size_t)bytes, &x, err));
-    *ret = x;
-    return CAISSON_OK;
-}
-
-static caisson_status put_tensor(job *j, const csn_convert_item *item, float *x, uint64_t n) {
+static caisson_status put_whole(job *j, const csn_convert_item *item, float *x, uint64_t n) {
     const csn_tensor_watch watch = {tell, j};
-    double error = 0;
+    double sums[2];
     CSN_TRY(csn_tensor_read_f32(j->source, item, j->pool, &j->piece, &watch, x, j->err));
     CSN_TRY(
         csn_tensor_encode(item->to, &item->shape, x, &j->o->encode, j->pool, &j->encoded, j->err));
-    CSN_TRY(csn_tensor_error(item, csn_buf_view(&j->encoded), x, n, j->pool, &error, j->err));
+    CSN_TRY(csn_tensor_error_sums(item, csn_buf_view(&j->encoded), x, n, j->pool, sums, j->err));
     CSN_TRY(csn_warp_writer_tensor(j->writer, j->encoded.ptr, j->encoded.len, j->err));
-    report(j, item, item->to->name, j->encoded.len, error);
+    report(j, item, item->to->name, j->encoded.len, csn_tensor_error_of(sums));
     return CAISSON_OK;
+}
+
+/* A large matrix, some rows at a time: dtypes of the trunk code each row by itself. */
+static caisson_status put_by_rows(job *j, const csn_convert_item *item, float *x, uint64_t step) {
+    const csn_tensor_watch watch = {tell, j};
+    uint64_t rows = item->shape.dim[0], nbytes = 0;
+    double sums[2] = {0, 0};
+    for (uint64_t r = 0; r < rows; r += step) {
+        csn_convert_item part = *item;
+        double of_part[2];
+        part.shape.dim[0] = rows - r < step ? rows - r : step;
+        part.row0 += r;
+        part.cut_row = r;
+        CSN_TRY(csn_tensor_read_f32(j->source, &part, j->pool, &j->piece, &watch, x, j->err));
+        CSN_TRY(csn_tensor_encode(part.to, &part.shape, x, &j->o->encode, j->pool, &j->encoded,
+                                  j->err));
+        CSN_TRY(csn_tensor_error_sums(&part, csn_buf_view(&j->encoded), x,
+                                      part.shape.dim[0] * part.shape.dim[1], j->pool, of_part,
+                                      j->err));
+        CSN_TRY(csn_warp_writer_rows(j->writer, r, part.shape.dim[0], j->encoded.ptr,
+                                     j->encoded.len, j->err));
+        sums[0] += of_part[0];
+        sums[1] += of_part[1];
+        nbytes += j->encoded.len;
+    }
+    CSN_TRY(csn_warp_writer_tensor_done(j->writer, j->err));
+    report(j, item, item->to->name, nbytes, csn_tensor_error_of(sums));
+    return CAISSON_OK;
+}
+
+/* Rows of a piece; 0: the tensor is read whole. */
+static uint64_t rows_at_once(const job *j, const csn_convert_item *item) {
+    if (!csn_tensor_has_rows(j->source, item) ||
+        item->shape.dim[0] <= ROWS_VALUES / item->shape.dim[1]) {
+        return 0;
+    }
+    return item->shape.dim[1] < ROWS_VALUES ? ROWS_VALUES / item->shape.dim[1] : 1;
+}
+
+static caisson_status put_tensor(job *j, const csn_convert_item *item) {
+    csn_convert_item part = *item; /* what is in memory at once */
+    uint64_t n, step = rows_at_once(j, item);
+    float *x;
+    part.shape.dim[0] = step > 0 ? step : part.shape.dim[0];
+    CSN_TRY(csn_tensor_alloc_f32(&part, &x, &n, j->err));
+    caisson_status status = step > 0 ? put_by_rows(j, item, x, step) : put_whole(j, item, x, n);
+    csn_free_aligned(x);
+    return status;
 }
 
 static caisson_status put_trunk(job *j, uint32_t i0) {
     for (uint32_t i = i0; i < j->plan.n_trunk; i++) {
-        uint64_t n;
-        float *x;
-        CSN_TRY(new_matrix(&j->trunk[i], &n, &x, j->err));
-        caisson_status status = put_tensor(j, &j->trunk[i], x, n);
-        csn_free_aligned(x);
+        caisson_status status = put_tensor(j, &j->trunk[i]);
         if (status != CAISSON_OK) {
             csn_error_tensor(j->err, j->trunk[i].name);
             return status;

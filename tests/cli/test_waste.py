@@ -3,6 +3,7 @@
 """info, tensor and verify on .waste directories: the same commands and forms as for .cmf files."""
 import json
 import os
+import random
 import shutil
 
 import tool
@@ -106,6 +107,50 @@ class FromGguf(tool.Case):
         self.ok("verify", gguf)
 
 
+class ByRows(tool.Case):
+    def test_large_matrices_are_converted_in_pieces(self):
+        """The same bytes as from a .cmf, whose tensors are read whole."""
+        source, rows, cols = self.path("hf"), 131200, 32  # more than 4 million values
+        shutil.copytree(FromGguf.HF, source)
+        path = os.path.join(source, "config.json")
+        config = json.loads(tool.read(path))
+        config["vocab_size"] = rows
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(config, f)
+        path = os.path.join(source, "model.safetensors")
+        blob = tool.read(path)
+        n = int.from_bytes(blob[:8], "little")
+        header, data = json.loads(blob[8:8 + n]), blob[8 + n:]
+        for seed, name in enumerate(("model.embed_tokens.weight", "lm_head.weight")):
+            values = bytearray(2 * rows * cols)  # bf16 between 0.12 and 0.5
+            values[0::2] = random.Random(seed).randbytes(rows * cols)
+            values[1::2] = bytes([0x3e]) * (rows * cols)
+            header[name] = {"dtype": "BF16", "shape": [rows, cols],
+                            "data_offsets": [len(data), len(data) + len(values)]}
+            data += values
+        # offsets of a safetensors file leave no gap: the small tensors of these names go
+        order = sorted((k for k in header if k != "__metadata__"),
+                       key=lambda k: header[k]["data_offsets"][0])
+        packed = bytearray()
+        for name in order:
+            a, b = header[name]["data_offsets"]
+            header[name]["data_offsets"] = [len(packed), len(packed) + b - a]
+            packed += data[a:b]
+        text = json.dumps(header).encode()
+        with open(path, "wb") as f:
+            f.write(len(text).to_bytes(8, "little") + text + packed)
+        pieces, whole, cmf = self.path("p.waste"), self.path("w.waste"), self.path("m.cmf")
+        r = self.ok("convert", source, "-o", pieces, "--json").json
+        self.ok("convert", source, "-o", cmf, "--quant", "f32")
+        w = self.ok("convert", cmf, "-o", whole, "--json").json
+        self.assertEqual(tool.read(os.path.join(pieces, "trunk.bin")),
+                         tool.read(os.path.join(whole, "trunk.bin")))
+        errors = [{t["name"]: t["relative_error"] for t in x["tensors"]} for x in (r, w)]
+        name = "model.embed_tokens.weight"
+        self.assertGreater(errors[0][name], 0)
+        self.assertAlmostEqual(errors[0][name], errors[1][name], places=9)
+
+
 class Verify(tool.Case):
     def setUp(self):
         super().setUp()
@@ -123,6 +168,25 @@ class Verify(tool.Case):
         r = self.fails(tool.FAILED, "verify", "--json", self.waste).json[0]
         self.assertFalse(r["valid"])
         return r["problems"]
+
+    def test_values_of_the_trunk(self):
+        trunk = {t["name"]: t for t in names("vq3r-base.waste")["trunk"]}
+        norm, embed = "model.norm.weight", "model.embed_tokens.weight"
+        for name, at, bits in ((norm, trunk[norm]["off"] + 4 * 9, b"\0\0\xc0\x7f"),
+                               (embed, trunk[embed]["scale_off"] + 2 * 11, b"\0\xfc")):
+            path = os.path.join(self.waste, "trunk.bin")
+            blob = bytearray(tool.read(path))
+            old = bytes(blob[at:at + len(bits)])
+            blob[at:at + len(bits)] = bits
+            with open(path, "wb") as f:
+                f.write(blob)
+            (p,) = self.problems()
+            self.assertEqual((p["tensor"], p["offset"]), (name, at))
+            self.assertIn("not a finite number", p["message"])
+            blob[at:at + len(bits)] = old
+            with open(path, "wb") as f:
+                f.write(blob)
+        self.ok("verify", self.waste)
 
     def test_records(self):
         r = self.ok("verify", self.waste)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Everything of an open .waste directory that can be checked: each record with its checksum, and
- * files and tensors of the trunk against the digests beside them, where there are any. Threads take
+/* Everything of an open .waste directory that can be checked: each record with its checksum, values
+ * and scales of the trunk, and its files and tensors against the digests beside them, where there
+ * are any. Threads take
  * the next item in turn; faults wait in their item's place and are told at the end, in the order of
  * files, tensors, records. */
 #include <stdatomic.h>
@@ -105,6 +106,46 @@ static uint64_t check_record(struct job *j, uint64_t record, uint8_t *buffer, ca
     return b->stride;
 }
 
+/* Numbers whose exponent is all ones are no numbers. */
+static bool find_odd_value(const uint8_t *bytes, uint64_t nbytes, unsigned width, uint64_t *ret) {
+    for (uint64_t i = 0; i + width <= nbytes; i += width) {
+        bool is_odd = width == 2 ? (csn_get16(bytes + i) & 0x7c00u) == 0x7c00u
+                                 : (csn_get32(bytes + i) & 0x7f800000u) == 0x7f800000u;
+        if (is_odd) {
+            *ret = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Values of a tensor of the trunk that is not quantised, scales of one that is. */
+static caisson_status check_values(const csn_warp *w, uint32_t i, uint8_t *buffer,
+                                   caisson_error *err) {
+    const csn_tensor *t = &w->dir.tensors[i];
+    uint64_t scales = csn_warp_scale_nbytes(t);
+    uint64_t first = scales > 0 ? w->scale_off[i] : t->offset;
+    uint64_t nbytes = scales > 0 ? scales : t->nbytes;
+    unsigned width = scales > 0 || t->dtype->warp_fmt == 1 ? 2 : 4;
+    for (uint64_t at = 0; at < nbytes; at += CSN_DIGEST_PIECE) {
+        uint64_t n = nbytes - at < CSN_DIGEST_PIECE ? nbytes - at : CSN_DIGEST_PIECE;
+        uint64_t odd;
+        caisson_status status = csn_file_read_at(w->trunk, first + at, buffer, (size_t)n, err);
+        if (status == CAISSON_OK && find_odd_value(buffer, n, width, &odd)) {
+            status = CSN_FAIL(err, CAISSON_E_PARSE, .file = w->trunk->path,
+                              CSN_RANGE(first + at + odd, width),
+                              .what = scales > 0 ? "a scale is not a finite number"
+                                                 : "a value is not a finite number");
+        }
+        if (status != CAISSON_OK) {
+            csn_error_section(err, "trunk");
+            csn_error_tensor(err, t->name);
+            return status;
+        }
+    }
+    return CAISSON_OK;
+}
+
 /* Returns the bytes that were looked at. */
 static uint64_t check_item(struct job *j, uint64_t item, uint8_t *buffer) {
     caisson_error err;
@@ -112,12 +153,17 @@ static uint64_t check_item(struct job *j, uint64_t item, uint8_t *buffer) {
     uint64_t nbytes = 0;
     if (item >= first_record(j)) {
         nbytes = check_record(j, item - first_record(j), buffer, &err, &status);
-    } else if (item >= FIRST_TENSOR && j->digests.present) {
+    } else if (item >= FIRST_TENSOR) {
         uint32_t i = (uint32_t)(item - FIRST_TENSOR);
         csn_warp_source s = csn_warp_digest_source_tensor(j->w, i);
-        nbytes = s.nbytes[0] + s.nbytes[1];
-        status = check_digest(&s, j->w->dir.tensors[i].name, "trunk",
-                              j->digests.tensors + (size_t)i * CSN_DIGEST_BYTES, buffer, &err);
+        if (j->digests.present) {
+            nbytes = s.nbytes[0] + s.nbytes[1];
+            status = check_digest(&s, j->w->dir.tensors[i].name, "trunk",
+                                  j->digests.tensors + (size_t)i * CSN_DIGEST_BYTES, buffer, &err);
+        }
+        if (status == CAISSON_OK) {
+            status = check_values(j->w, i, buffer, &err);
+        }
     } else if (item < FIRST_TENSOR && j->files[item].file != NULL) {
         nbytes = j->files[item].nbytes[0];
         status = check_digest(&j->files[item], (csn_str){0}, "files", j->digests.files[item],

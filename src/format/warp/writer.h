@@ -74,6 +74,11 @@ const csn_warp_layout *csn_warp_writer_layout(const csn_warp_writer *w);
 /* The next tensor of the trunk, its payload as its dtype lays it out. */
 caisson_status csn_warp_writer_tensor(csn_warp_writer *w, const void *bytes, uint64_t nbytes,
                                       caisson_error *err);
+/* Rows [r0, r0 + n) of it, a matrix, their payload as its dtype lays out a matrix of these rows
+ * alone; `tensor_done` ends it when all are there. */
+caisson_status csn_warp_writer_rows(csn_warp_writer *w, uint64_t r0, uint64_t n, const void *bytes,
+                                    uint64_t nbytes, caisson_error *err);
+caisson_status csn_warp_writer_tensor_done(csn_warp_writer *w, caisson_error *err);
 /* Begins the next bank with its codebooks, binary16 [kinds][stages][entries][8]. */
 caisson_status csn_warp_writer_books(csn_warp_writer *w, const uint16_t *books, caisson_error *err);
 /* The next expert of the bank. record [stride]: indices and scales are in their places, padding is
