@@ -10,7 +10,8 @@
  * Rows are read from memory, once, and the four rows lie far apart: four streams read a third
  * faster than one (docs/decisions/003-streams-of-rows.md). They must be even: each load of
  * the loop goes through its stream in equal strides, else the hardware does not look ahead. It does
- * so better than a prefetch by software. Streams shorter than some 20 KB lose the gain.
+ * so better than a prefetch by software, but for int8 rows (few_kind.lead). Streams shorter than
+ * some 20 KB lose the gain.
  */
 #ifndef CSN_KERNELS_X86_FEW_I8_AVX2_H
 #define CSN_KERNELS_X86_FEW_I8_AVX2_H
@@ -50,6 +51,7 @@ struct few_kind {
      * r[0..3] + k. */
     uint64_t (*unpack)(const void *ctx, const uint64_t r[FEW_ROWS], uint64_t i);
     struct few_at step_bytes, row_bytes;
+    uint64_t lead;    /* rows are asked for so many bytes ahead; 0: the hardware does as well */
     uint64_t n_steps; /* whole ones of a row */
     bool has_edge;
     const uint8_t *row_scale; /* f16 of every row, or NULL */
@@ -99,11 +101,25 @@ CSN_INLINE __m256i few_minus_sums(const csn_x8_pair *x) {
     return _mm256_srai_epi32(csn_load256(x->minus), 3);
 }
 
+/* Asks for what a later step reads of four rows, which is read once: not by way of the second
+ * cache. */
+CSN_INLINE void few_look_ahead(const struct few_kind *kind, const struct few_rows *rows,
+                               uint64_t at) {
+    if (kind->lead == 0) {
+        return;
+    }
+    CSN_UNROLL
+    for (int k = 0; k < FEW_ROWS; k++) {
+        _mm_prefetch((const char *)((uintptr_t)rows->w[k] + at + kind->lead), _MM_HINT_NTA);
+    }
+}
+
 /* Adds step j to accumulator number k and moves on. */
 CSN_INLINE void few_add(const struct few_kind *kind, const struct few_rows *rows, struct few_at *at,
                         const csn_x8 *x, uint64_t t, int nc, uint64_t j, int k,
                         __m256 acc[4][FEW_BATCH]) {
     __m256 f[FEW_BATCH];
+    few_look_ahead(kind, rows, at->w);
     kind->step(rows, *at, x, t, nc, j, f);
     at->w += kind->step_bytes.w;
     at->scale += kind->step_bytes.scale;
@@ -118,6 +134,7 @@ CSN_INLINE void few_add_any(const struct few_kind *kind, const struct few_rows *
                             struct few_at *at, const csn_x8 *x, uint64_t t, int nc, uint64_t j,
                             __m256 acc[4][FEW_BATCH]) {
     __m256 f[FEW_BATCH];
+    few_look_ahead(kind, rows, at->w);
     kind->step(rows, *at, x, t, nc, j, f);
     at->w += kind->step_bytes.w;
     at->scale += kind->step_bytes.scale;

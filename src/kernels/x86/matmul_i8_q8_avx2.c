@@ -17,6 +17,8 @@ static void load_scales(const uint8_t *f16, uint64_t m, float *out) {
 
 #include "kernels/exact_template.h"
 
+enum { LEAD = 384 /* bytes; not for a list of rows, whose gaps would be fetched */ };
+
 struct q8 {
     const int8_t *codes; /* [rows][cols] */
     uint64_t cols;
@@ -124,7 +126,8 @@ static void multiply(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
         ref(w, x, n, y, y_stride, r0, r1);
         return;
     }
-    const struct few_kind kind = kind_of(w, adds_exact);
+    struct few_kind kind = kind_of(w, adds_exact);
+    kind.lead = LEAD;
     few_i8(&kind, &m, &(struct few_rows){.w = {w->data}, .scale = {w->data}}, x, n, y, y_stride, r0,
            r1);
 }
