@@ -64,6 +64,10 @@ void csn_expert_cache_done(csn_expert_cache *c); /* of a zeroed one too */
 static inline uint32_t csn_expert_number(const csn_expert_cache *c, uint32_t i_layer, uint32_t id) {
     return c->first[i_layer] + id;
 }
+static inline uint32_t
+csn_expert_cache_n_left(const csn_expert_cache *c) { /* slots not given back */
+    return c->n_slots - c->n_gone;
+}
 /* The disk blocks of piece i of an expert: where they begin and how many bytes. */
 typedef struct csn_expert_span {
     uint32_t i_file;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the expert store: experts.c keeps the list, experts_read.c cuts what is missing into
- * blocks, and one of two hands reads them: a pool of readers (experts_read.c) or io_uring
- * (experts_uring.c). A hand takes a block with csn_experts_next_block, reads it without the mutex,
- * and gives it back with csn_experts_block_done.
+/* Inside the expert store: experts_list.c keeps the list, experts_ahead.c what is guessed of the
+ * next one, experts_read.c cuts what is missing into blocks, and one of two hands reads them: a
+ * pool of readers (experts_read.c) or io_uring (experts_uring.c). A hand takes a block with
+ * csn_experts_next_block, reads it without the mutex, and gives it back with
+ * csn_experts_block_done.
  */
 #ifndef CSN_STORE_EXPERTS_INTERNAL_H
 #define CSN_STORE_EXPERTS_INTERNAL_H
@@ -98,13 +99,35 @@ void csn_experts_unqueue(csn_expert_queue *q, uint32_t i_slot); /* if it is in l
 /* Nothing more of what stands in line is begun; what is begun of it is dropped when it is there. */
 void csn_experts_drop_queue(csn_experts *e, csn_expert_queue *q);
 void csn_experts_wake(csn_experts *e); /* slots were queued */
+/* Something is in line, being read, or read and being checked. */
+bool csn_experts_is_reading(const csn_experts *e);
 bool csn_experts_next_block(csn_experts *e, csn_expert_block *ret);
 /* `status` and `err` are those of the read. Lets the mutex go while an expert is checked. */
 void csn_experts_block_done(csn_experts *e, const csn_expert_block *b, caisson_status status,
                             const caisson_error *err);
-/* The expert in the slot cannot be had: the list, if it waits for it, keeps the error (experts.c).
- */
+
+/* ---- experts_list.c, with the mutex ---- */
+
+/* The expert in the slot cannot be had: the list, if it waits for it, keeps the error. */
 void csn_experts_note_failure(csn_experts *e, uint32_t i_slot, const caisson_error *err);
+/* How long the caller has waited in vain. Moments are counted, not the clock: a process that was
+ * stopped for a while has not waited. */
+typedef struct csn_expert_patience {
+    uint64_t n_blocks_done;
+    uint32_t quiet_ms;
+} csn_expert_patience;
+/* Waits for the reading hand, for a moment. */
+caisson_status csn_experts_wait(csn_experts *e, csn_expert_patience *p, caisson_error *err);
+
+/* ---- experts_ahead.c, with the mutex ---- */
+
+/* The list came for an expert that was guessed. False: nothing of it was begun, so that it is now
+ * read because it is wanted. */
+bool csn_experts_use_guess(csn_experts *e, uint32_t i_slot);
+/* Guesses of the layer whose list is there need no guard any more. */
+void csn_experts_judge_guesses(csn_experts *e, uint32_t i_layer);
+
+/* ---- the hands ---- */
 
 /* Without the mutex: the part of a block that a direct read of `got` bytes left out, through the
  * page cache. The end of a file need not be that of a disk block. */

@@ -53,6 +53,14 @@ void csn_experts_wake(csn_experts *e) {
     }
 }
 
+bool csn_experts_is_reading(const csn_experts *e) {
+    bool is_reading = false;
+    for (uint32_t i = 0; i < e->cache.n_slots; i++) {
+        is_reading |= e->cache.slots[i].state == CSN_SLOT_READING;
+    }
+    return is_reading;
+}
+
 static void begin_reading(csn_expert_layer *l) {
     if (l->n_in_flight++ == 0) {
         l->since_ns = csn_now_ns();

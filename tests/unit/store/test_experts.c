@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "store/experts.h"
+#include "store/experts_internal.h"
 #include "support/expert_bank.h"
 
 static const csn_expert_io all_io[] = {CSN_EXPERT_IO_AUTO, CSN_EXPERT_IO_THREADS,
@@ -147,9 +147,11 @@ static void take_any_gives_what_is_in_memory_first(void **state) {
 }
 
 static void wait_for_reads(csn_experts *e) {
-    for (uint64_t before = UINT64_MAX; stats_of(e).read_ns != before;) {
-        before = stats_of(e).read_ns;
-        (void)usleep(20000); /* a thread of a busy machine begins later */
+    for (bool is_reading = true; is_reading;) {
+        pthread_mutex_lock(&e->mutex);
+        is_reading = csn_experts_is_reading(e);
+        pthread_mutex_unlock(&e->mutex);
+        (void)usleep(is_reading ? 500 : 0);
     }
 }
 
@@ -336,6 +338,32 @@ static void use_is_told_and_read_back(void **state) {
     bank_done(&b);
 }
 
+static caisson_status check_slowly(void *ctx, uint32_t i_layer, uint32_t expert,
+                                   const uint8_t *const *pieces, caisson_error *err) {
+    (void)ctx, (void)i_layer, (void)expert, (void)pieces, (void)err;
+    (void)usleep(20000);
+    return CAISSON_OK;
+}
+
+/* Read is not enough: what is still being checked cannot be taken. */
+static void a_preload_waits_for_the_checks(void **state) {
+    (void)state;
+    expert_bank b;
+    bank_make(&b, csn_fs_os(), 1, 5000);
+    b.map.check = check_slowly;
+    for (int k = 0; k < N_IO; k++) {
+        csn_experts *e = bank_store(&b, 8, all_io[k]);
+        csn_expert_use use[2] = {{.i_layer = 0, .expert = 1, .hits = 1},
+                                 {.i_layer = 1, .expert = 2, .hits = 1}};
+        uint64_t clock;
+        caisson_error err;
+        ASSERT_OK(csn_experts_preload(e, use, 2, &err), &err);
+        assert_int_equal(csn_experts_usage(e, use, 2, &clock), 2);
+        csn_experts_free(e);
+    }
+    bank_done(&b);
+}
+
 static void a_cache_too_small_is_refused(void **state) {
     (void)state;
     expert_bank b;
@@ -400,6 +428,7 @@ int main(void) {
         cmocka_unit_test(a_list_may_be_left_half_way),
         cmocka_unit_test(shrinking_keeps_what_is_used),
         cmocka_unit_test(use_is_told_and_read_back),
+        cmocka_unit_test(a_preload_waits_for_the_checks),
         cmocka_unit_test(a_cache_too_small_is_refused),
         cmocka_unit_test(the_way_of_reading_is_told),
     };
