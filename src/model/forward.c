@@ -263,10 +263,7 @@ static caisson_status ffn(csn_forward *f, const csn_layer *l, uint32_t i_layer,
         project(f, &l->down, f->gate, l->ffn, l->post_ffn_norm, h, n);
         return CAISSON_OK;
     }
-    bool can_ask = next != NULL &&
-                   (p->trunk == NULL || csn_trunk_is_there(p->trunk, (uint32_t)(next - p->layers)));
-    CSN_TRY(csn_block_moe(&f->ops, p, l->moe, can_ask ? next->moe : NULL, &f->moe, active, f->x,
-                          f->mixed, n, err));
+    CSN_TRY(csn_block_moe(&f->ops, p, l->moe, &f->moe, active, f->x, f->mixed, n, err));
     if (l->post_ffn_norm != NULL) {
         csn_block_norm(&f->ops, f->mixed, dim, l->post_ffn_norm, p->norm_eps, f->mixed, dim, n,
                        dim);
@@ -301,6 +298,22 @@ static const float *attention(csn_forward *f, csn_kv *kv, const csn_layer *l,
     return f->att;
 }
 
+/* Of one token: what the mixture of visit i would choose now, before its attention, is most of what
+ * it will choose (docs/warp.md, "Guesses"). */
+static void look_ahead(csn_forward *f, uint32_t i) {
+    const csn_plan *p = f->plan;
+    const csn_layer *l = &p->layers[i % p->n_layers];
+    const csn_active_visit *active = f->active != NULL ? &f->active->visits[i] : NULL;
+    bool is_off = active != NULL && active->is_off;
+    bool can_ask = p->trunk == NULL || csn_trunk_is_there(p->trunk, i % p->n_layers);
+    if (l->moe == NULL || l->moe->stream == NULL || is_off || !can_ask ||
+        !csn_stream_looks_ahead(l->moe->stream)) {
+        return;
+    }
+    read_stream(f, l->ffn_res, csn_plan_n_res(p, i % p->n_layers), l->pre_ffn_norm, 0, 1);
+    csn_block_look_ahead(&f->ops, p, l->moe, &f->moe, active, f->x);
+}
+
 /* Visit i of a layer. */
 static caisson_status layer(csn_forward *f, csn_kv *kv, uint32_t i, uint32_t pos0, uint64_t n,
                             uint64_t row0, caisson_error *err) {
@@ -324,7 +337,11 @@ static caisson_status layer(csn_forward *f, csn_kv *kv, uint32_t i, uint32_t pos
             n - row0);
     bool is_last = i + 1 == csn_plan_n_visits(p);
     const csn_layer *next = is_last ? NULL : &p->layers[(i + 1) % p->n_layers];
-    return ffn(f, l, i_layer, next, active, row0, n - row0, err);
+    CSN_TRY(ffn(f, l, i_layer, next, active, row0, n - row0, err));
+    if (n == 1 && !is_last) {
+        look_ahead(f, i + 1);
+    }
+    return CAISSON_OK;
 }
 
 /* What is run behind visit i: a layer, or the head if somebody asks for logits. */

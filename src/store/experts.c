@@ -79,7 +79,9 @@ caisson_status csn_experts_new(const csn_expert_map *map, const csn_expert_optio
     csn_experts *e;
     CSN_TRY(CSN_NEW(1, &e, err));
     e->map = *map;
-    e->guess_rate = 1.0f;
+    for (uint32_t k = 0; k < CSN_EXPERT_GUESSES; k++) {
+        e->guessed.rates[k] = 1.0f;
+    }
     e->stall_ms = options->stall_ms != 0 ? options->stall_ms : STALL_MS;
     init_sync(e);
     caisson_status status = fill(e, options, err);

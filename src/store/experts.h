@@ -58,7 +58,8 @@ typedef struct csn_expert_stats {          /* of one layer, or of all */
     uint64_t hits, misses;                 /* experts asked for that were there, were not */
     uint64_t reads, bytes;                 /* demanded; whole blocks of the disk */
     uint64_t ahead, ahead_bytes;           /* experts read on a guess, and their bytes */
-    uint64_t ahead_used, ahead_used_bytes; /* of these: asked for later (and counted as hits) */
+    uint64_t ahead_used, ahead_used_bytes; /* of these: asked for later (the experts count as hits;
+                                              what was left to read of them counts as demanded) */
     uint64_t stall_ns;                     /* the caller waited */
     uint64_t read_ns; /* at least one read was under way; less stall_ns: hidden behind work */
 } csn_expert_stats;
@@ -97,8 +98,9 @@ caisson_status csn_experts_take_any(csn_experts *e, uint32_t *ret_id, const uint
 uint32_t csn_experts_n_ready(csn_experts *e);
 void csn_experts_done(csn_experts *e);
 
-/* Guesses of what the next list of that layer wants, best first: read when no demanded read waits,
- * into slots that nobody will miss. Earlier guesses that nobody began to read are forgotten. */
+/* Guesses of what the next list wants, of that layer, best first: read while no demanded read
+ * waits, into slots that nobody will miss, as far as guesses in the same place have been right of
+ * late. They are forgotten when the next list or the next guesses come. */
 void csn_experts_ahead(csn_experts *e, uint32_t i_layer, const uint32_t *ids, uint32_t n);
 
 /* Gives slots back to the system until at most cache_bytes are left, or least_bytes; between lists.

@@ -14,9 +14,9 @@
 
 enum {
     CSN_EXPERT_BLOCK = 1 << 20, /* bytes of one read */
-    CSN_EXPERT_IN_FLIGHT = 8,   /* blocks of io_uring */
+    CSN_EXPERT_IN_FLIGHT = 4,   /* blocks of io_uring: docs/warp.md, "Depth" */
     CSN_EXPERT_READERS = 4,
-    CSN_EXPERT_GUESS_IN_FLIGHT = 2 /* blocks read on a guess: what a demanded read may meet */
+    CSN_EXPERT_GUESSES = 16 /* for one list */
 };
 
 /* One read, or its place in the slot. */
@@ -53,6 +53,15 @@ typedef struct csn_expert_list {
     uint32_t i_error;    /* the first that failed; n = none */
 } csn_expert_list;
 
+/* What was guessed of the next list, best first. */
+typedef struct csn_expert_guesses {
+    uint32_t i_layer, n;
+    uint32_t ids[CSN_EXPERT_GUESSES];
+    bool was_there[CSN_EXPERT_GUESSES]; /* in memory, so that nothing had to be read */
+    float rates[CSN_EXPERT_GUESSES]; /* of the guesses in this place of late, those that were right
+                                      */
+} csn_expert_guesses;
+
 typedef struct csn_expert_layer {
     csn_expert_stats stats;
     uint32_t n_in_flight; /* blocks */
@@ -73,8 +82,7 @@ struct csn_experts {
     csn_expert_cache cache;
     csn_expert_list list;
     csn_expert_queue wanted, guesses;
-    uint32_t n_guess_in_flight;
-    float guess_rate;         /* of the guesses of late, those that a list wanted */
+    csn_expert_guesses guessed;
     csn_expert_layer *layers; /* [map.n_layers + 1], the last for all */
     uint32_t clock;           /* experts asked for */
     uint64_t n_blocks_done;   /* grows as long as the disk gives something */
@@ -94,9 +102,12 @@ void csn_experts_stop(csn_experts *e); /* after reads under way; of a half-made 
 
 /* The mutex is held by the caller of all these. */
 void csn_experts_queue(csn_expert_queue *q, uint32_t i_slot);
+void csn_experts_queue_first(csn_expert_queue *q, uint32_t i_slot);
 uint32_t csn_experts_pop(csn_expert_queue *q);
 void csn_experts_unqueue(csn_expert_queue *q, uint32_t i_slot); /* if it is in line */
-/* Nothing more of what stands in line is begun; what is begun of it is dropped when it is there. */
+/* Nothing more is begun of a slot that left its line; what is begun is dropped when it is there. */
+void csn_experts_drop_reading(csn_experts *e, uint32_t i_slot);
+/* The same for all that stand in line. */
 void csn_experts_drop_queue(csn_experts *e, csn_expert_queue *q);
 void csn_experts_wake(csn_experts *e); /* slots were queued */
 /* Something is in line, being read, or read and being checked. */
@@ -121,11 +132,12 @@ caisson_status csn_experts_wait(csn_experts *e, csn_expert_patience *p, caisson_
 
 /* ---- experts_ahead.c, with the mutex ---- */
 
-/* The list came for an expert that was guessed. False: nothing of it was begun, so that it is now
- * read because it is wanted. */
+/* The list came for an expert that was guessed: goes on as one that is wanted, before the others if
+ * some of it is read. False: nothing of it was begun. */
 bool csn_experts_use_guess(csn_experts *e, uint32_t i_slot);
-/* Guesses of the layer whose list is there need no guard any more. */
-void csn_experts_judge_guesses(csn_experts *e, uint32_t i_layer);
+/* The list is there: guesses that it does not want are not read any more, and what was guessed is
+ * judged by it. */
+void csn_experts_judge_guesses(csn_experts *e);
 
 /* ---- the hands ---- */
 

@@ -95,7 +95,7 @@ void csn_experts_want(csn_experts *e, uint32_t i_layer, const uint32_t *ids, uin
             c->slots[c->slot_of[number]].is_wanted = true;
         }
     }
-    csn_experts_judge_guesses(e, i_layer);
+    csn_experts_judge_guesses(e);
     issue(e);
     pthread_mutex_unlock(&e->mutex);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading for the expert store: slots in line are cut into blocks; what the list wants goes first,
- * guesses only when nothing of it is left to begin, and few at a time. The pool of readers is here
+ * guesses only when nothing of it is left to begin. The pool of readers is here
  * too. */
 #include "store/experts_internal.h"
 
@@ -13,6 +13,12 @@
 
 void csn_experts_queue(csn_expert_queue *q, uint32_t i_slot) {
     q->slots[(q->head + q->n++) % q->cap] = i_slot;
+}
+
+void csn_experts_queue_first(csn_expert_queue *q, uint32_t i_slot) {
+    q->head = (q->head + q->cap - 1) % q->cap;
+    q->n++;
+    q->slots[q->head] = i_slot;
 }
 
 uint32_t csn_experts_pop(csn_expert_queue *q) {
@@ -32,16 +38,19 @@ void csn_experts_unqueue(csn_expert_queue *q, uint32_t i_slot) {
     }
 }
 
+void csn_experts_drop_reading(csn_experts *e, uint32_t i_slot) {
+    csn_slot *s = &e->cache.slots[i_slot];
+    if (s->n_in_flight == 0) {
+        csn_expert_cache_drop(&e->cache, i_slot);
+    } else {
+        s->is_dropped = true;
+        s->i_piece = e->map.n_pieces;
+    }
+}
+
 void csn_experts_drop_queue(csn_experts *e, csn_expert_queue *q) {
     while (q->n > 0) {
-        uint32_t i = csn_experts_pop(q);
-        csn_slot *s = &e->cache.slots[i];
-        if (s->n_in_flight == 0) {
-            csn_expert_cache_drop(&e->cache, i);
-        } else {
-            s->is_dropped = true;
-            s->i_piece = e->map.n_pieces;
-        }
+        csn_experts_drop_reading(e, csn_experts_pop(q));
     }
 }
 
@@ -114,16 +123,15 @@ bool csn_experts_next_block(csn_experts *e, csn_expert_block *ret) {
     csn_expert_queue *q = &e->wanted;
     if (q->n == 0) {
         q = &e->guesses;
-        if (q->n == 0 || e->n_guess_in_flight >= CSN_EXPERT_GUESS_IN_FLIGHT) {
-            return false;
-        }
+    }
+    if (q->n == 0) {
+        return false;
     }
     cut_block(e, q->slots[q->head], ret);
     const csn_slot *s = &e->cache.slots[ret->i_slot];
     if (s->i_piece == e->map.n_pieces) {
         (void)csn_experts_pop(q);
     }
-    e->n_guess_in_flight += ret->is_guess;
     begin_reading(&e->layers[s->i_layer]);
     begin_reading(&e->layers[e->map.n_layers]);
     return true;
@@ -189,7 +197,6 @@ void csn_experts_block_done(csn_experts *e, const csn_expert_block *b, caisson_s
     csn_slot *s = &e->cache.slots[b->i_slot];
     end_reading(&e->layers[s->i_layer]);
     end_reading(&e->layers[e->map.n_layers]);
-    e->n_guess_in_flight -= b->is_guess;
     e->n_blocks_done++;
     s->n_in_flight--;
     if (status != CAISSON_OK && !s->has_failed) {

@@ -70,7 +70,6 @@ static void take_block(csn_uring *u, uint32_t i, int res) {
     u->free[u->n_free++] = i;
     csn_uring_wake(u); /* before the expert is checked */
     csn_experts_block_done(e, &b, status, &err);
-    csn_uring_wake(u); /* guesses may go on */
     pthread_mutex_unlock(&e->mutex);
 }
 

@@ -94,6 +94,7 @@ typedef struct csn_moe_memory {
     uint8_t *is_chosen;           /* [max_experts] */
     uint32_t *at;                 /* [CSN_VQ_ROWS] where each pick's result is */
     const csn_progress *progress; /* asked while a read is waited for; or NULL */
+    const float *meanwhile; /* [n][hidden] what the shared expert gets while reads run; or NULL */
     csn_vq_memory vq;
 } csn_moe_memory;
 
@@ -110,12 +111,15 @@ void csn_block_route(csn_ops *ops, const csn_moe *moe, const csn_active_visit *a
                      const float *x, uint64_t x_stride, uint64_t n, float *logits, csn_pick *picks);
 uint32_t csn_route_n_picks(const csn_moe *moe, const csn_active_visit *active);
 /* y[t] = sum of the chosen experts of x[t], by rising id, then the shared one. x, y [n][hidden].
- * `next`: the mixture of the layer that follows, or NULL: when experts are streamed and one token
- * is decoded, what it will probably choose is read ahead. Errors: those of reading experts. */
+ * Errors: those of reading experts. */
 caisson_status csn_block_moe(csn_ops *ops, const csn_plan *plan, const csn_moe *moe,
-                             const csn_moe *next, csn_moe_memory *mem,
-                             const csn_active_visit *active, const float *x, float *y, uint64_t n,
-                             caisson_error *err);
+                             csn_moe_memory *mem, const csn_active_visit *active, const float *x,
+                             float *y, uint64_t n, caisson_error *err);
+/* Has the experts read that a streamed mixture will probably choose for one token. x [hidden]: what
+ * its input would be if nothing came before it any more. Picks and logits in mem are overwritten.
+ */
+void csn_block_look_ahead(csn_ops *ops, const csn_plan *plan, const csn_moe *moe,
+                          csn_moe_memory *mem, const csn_active_visit *active, const float *x);
 /* gate = act(gate_proj x) * (up_proj x); gate, up [n][rows of gate_proj]. With `active` only those
  * neurons are computed, the others are zero. */
 void csn_block_gate_up(csn_ops *ops, const csn_vec_act *act, const csn_weight *gate_proj,

@@ -25,12 +25,13 @@ static void scatter_rows(void *ctx, uint64_t n, uint64_t r0, uint64_t r1) {
     }
 }
 
-/* Adds the expert's results for the n gathered rows x, with their weights, to y. */
+/* mem->y = the expert's results for the n gathered rows x; added, with their weights, to g->y. */
 static void run_expert(csn_ops *ops, const csn_vec_act *act, const csn_expert *e,
-                       csn_moe_memory *mem, const float *x, uint64_t n, struct gather *g) {
-    csn_block_gate_up(ops, act, &e->gate, &e->up, NULL, x, g->dim, n, mem->gate, mem->up);
-    csn_linear item = {&e->down, mem->y, g->dim, NULL};
-    csn_ops_linear(ops, &item, 1, mem->gate, e->gate.rows, n, scatter_rows, g);
+                       csn_moe_memory *mem, const float *x, uint64_t dim, uint64_t n,
+                       struct gather *g) {
+    csn_block_gate_up(ops, act, &e->gate, &e->up, NULL, x, dim, n, mem->gate, mem->up);
+    csn_linear item = {&e->down, mem->y, dim, NULL};
+    csn_ops_linear(ops, &item, 1, mem->gate, e->gate.rows, n, g != NULL ? scatter_rows : NULL, g);
 }
 
 static void run_shared(csn_ops *ops, const csn_vec_act *act, const csn_moe *moe,
@@ -43,7 +44,7 @@ static void run_shared(csn_ops *ops, const csn_vec_act *act, const csn_moe *moe,
         mem->rows[t] = (uint32_t)t;
         mem->weights[t] = moe->shared_gate != NULL ? csn_sigmoid(mem->weights[t]) : 1.0f;
     }
-    run_expert(ops, act, moe->shared, mem, x, n, g);
+    run_expert(ops, act, moe->shared, mem, x, g->dim, n, g);
 }
 
 uint32_t csn_moe_rows(csn_moe_memory *mem, uint32_t id, uint32_t top_k, uint64_t n) {
@@ -70,7 +71,14 @@ void csn_moe_run(csn_ops *ops, const csn_plan *plan, const csn_moe *moe, csn_moe
         memcpy(mem->x + i * dim, x + mem->rows[i] * dim, dim * sizeof(float));
     }
     if (n_rows > 0) {
-        run_expert(ops, &plan->act, e, mem, n > 1 ? mem->x : x, n_rows, &g);
+        run_expert(ops, &plan->act, e, mem, n > 1 ? mem->x : x, dim, n_rows, &g);
+    }
+}
+
+void csn_moe_meanwhile(csn_ops *ops, const csn_plan *plan, const csn_moe *moe, csn_moe_memory *mem,
+                       uint64_t n) {
+    if (mem->meanwhile != NULL) {
+        run_expert(ops, &plan->act, moe->shared, mem, mem->meanwhile, plan->hidden, n, NULL);
     }
 }
 
@@ -108,20 +116,21 @@ static caisson_status run_latent(csn_ops *ops, const csn_plan *plan, const csn_m
 }
 
 caisson_status csn_block_moe(csn_ops *ops, const csn_plan *plan, const csn_moe *moe,
-                             const csn_moe *next, csn_moe_memory *mem,
-                             const csn_active_visit *active, const float *x, float *y, uint64_t n,
-                             caisson_error *err) {
+                             csn_moe_memory *mem, const csn_active_visit *active, const float *x,
+                             float *y, uint64_t n, caisson_error *err) {
     uint32_t top_k = csn_route_n_picks(moe, active);
     csn_block_route(ops, moe, active, x, plan->hidden, n, mem->logits, mem->picks);
+    bool is_meanwhile =
+        moe->shared != NULL && moe->shared_gate == NULL && csn_block_streams_few(moe, top_k, n);
+    mem->meanwhile = is_meanwhile ? x : NULL;
     if (moe->latent != NULL) {
         CSN_TRY(run_latent(ops, plan, moe, mem, top_k, x, y, n, err));
     } else {
         CSN_TRY(run_routed(ops, plan, moe, mem, top_k, x, y, n, err));
     }
-    if (n == 1 && next != NULL && next->stream != NULL && csn_stream_looks_ahead(next->stream)) {
-        csn_block_look_ahead(ops, plan, next, mem, x);
-    }
-    if (moe->shared != NULL) {
+    if (is_meanwhile) {
+        csn_block_add(ops, y, mem->y, n, plan->hidden);
+    } else if (moe->shared != NULL) {
         struct gather g = {mem, y, plan->hidden};
         run_shared(ops, &plan->act, moe, mem, x, n, &g);
     }

@@ -120,11 +120,16 @@ static caisson_status run_in_order(const struct run *r, uint32_t n_ids, caisson_
     return CAISSON_OK;
 }
 
+bool csn_block_streams_few(const csn_moe *moe, uint32_t top_k, uint64_t n) {
+    return moe->bank != NULL && n * top_k <= CSN_VQ_ROWS;
+}
+
 static caisson_status run_records(const struct run *r, uint32_t n_ids, caisson_error *err) {
     const csn_warp_bank *bank = r->moe->bank;
+    csn_moe_meanwhile(r->ops, r->plan, r->moe, r->mem, r->n);
     csn_block_vq_tables(r->ops, &r->mem->vq, &bank->books[CSN_WARP_GATE], &bank->books[CSN_WARP_UP],
                         r->x, r->n);
-    if (r->n * r->top_k <= CSN_VQ_ROWS && csn_experts_fits(r->experts, n_ids)) {
+    if (csn_block_streams_few(r->moe, r->top_k, r->n) && csn_experts_fits(r->experts, n_ids)) {
         return run_as_they_come(r, n_ids, err);
     }
     return run_in_order(r, n_ids, err);
@@ -176,17 +181,15 @@ static void sort_picks(csn_pick *picks, uint32_t n) {
     }
 }
 
-void csn_block_look_ahead(csn_ops *ops, const csn_plan *plan, const csn_moe *next,
-                          csn_moe_memory *mem, const float *x) {
-    uint32_t ids[CSN_LOOKAHEAD];
-    uint32_t top_k = csn_route_n_picks(next, NULL);
-    csn_block_route(ops, next, NULL, x, plan->hidden, 1, mem->logits, mem->picks);
-    sort_picks(mem->picks, top_k);
-    uint32_t n = top_k < CSN_LOOKAHEAD ? top_k : CSN_LOOKAHEAD;
+void csn_block_look_ahead(csn_ops *ops, const csn_plan *plan, const csn_moe *moe,
+                          csn_moe_memory *mem, const csn_active_visit *active, const float *x) {
+    uint32_t n = csn_route_n_picks(moe, active);
+    csn_block_route(ops, moe, active, x, plan->hidden, 1, mem->logits, mem->picks);
+    sort_picks(mem->picks, n);
     for (uint32_t i = 0; i < n; i++) {
-        ids[i] = mem->picks[i].i_expert;
+        mem->ids[i] = mem->picks[i].i_expert;
     }
-    csn_stream_claim(next->stream);
-    csn_experts_ahead(csn_stream_experts(next->stream), next->i_stream, ids, n);
-    csn_stream_release(next->stream);
+    csn_stream_claim(moe->stream);
+    csn_experts_ahead(csn_stream_experts(moe->stream), moe->i_stream, mem->ids, n);
+    csn_stream_release(moe->stream);
 }
