@@ -17,10 +17,12 @@
 typedef struct result {
     uint32_t n;
     double mean, deviation; /* tokens per second */
+    double expert_bytes;    /* read from the disk and used, of experts, for one token */
 } result;
 
 typedef struct job {
     const cli_args *args;
+    const caisson_model *model;
     caisson_session *session;
     int32_t *ids; /* random, the same every time */
     uint32_t repetitions;
@@ -49,6 +51,7 @@ static int pass(job *j, uint32_t n, bool one_by_one, double *ret_seconds) {
 static int measure(job *j, uint32_t n, bool one_by_one, result *ret) {
     double sum = 0;
     double sum_squares = 0;
+    uint64_t before = 0;
     *ret = (result){.n = n};
     for (uint32_t r = 0; n > 0 && r <= j->repetitions; r++) {
         double seconds = 0;
@@ -56,7 +59,9 @@ static int measure(job *j, uint32_t n, bool one_by_one, result *ret) {
         if (rc != CLI_OK) {
             return rc;
         }
-        if (r > 0) { /* the first pass warms caches and pages */
+        if (r == 0) { /* warms caches and pages */
+            before = cli_expert_bytes(j->model);
+        } else {
             double speed = (double)n / seconds;
             sum += speed;
             sum_squares += speed * speed;
@@ -66,6 +71,8 @@ static int measure(job *j, uint32_t n, bool one_by_one, result *ret) {
     ret->mean = n > 0 ? sum / k : 0;
     double variance = n > 0 && k > 1 ? (sum_squares - sum * sum / k) / (k - 1) : 0;
     ret->deviation = variance > 0 ? sqrt(variance) : 0;
+    uint64_t bytes = n > 0 ? cli_expert_bytes(j->model) - before : 0;
+    ret->expert_bytes = n > 0 ? (double)bytes / (k * (double)n) : 0;
     return CLI_OK;
 }
 
@@ -90,6 +97,10 @@ static int print_result(const job *j, const caisson_model *model, const result *
                pp->mean, pp->deviation, tg->n, tg->mean, tg->deviation);
         printf("weights read for one token %" PRIu64 " bytes; %.2f GB/s in tg; %u threads\n", bytes,
                tg->mean * (double)bytes * 1e-9, threads);
+        if (tg->expert_bytes > 0) {
+            printf("experts from the disk for one token %.0f bytes; %.2f GB/s in tg\n",
+                   tg->expert_bytes, tg->mean * tg->expert_bytes * 1e-9);
+        }
         return CLI_OK;
     }
     caisson_error err;
@@ -100,6 +111,8 @@ static int print_result(const job *j, const caisson_model *model, const result *
     put_result(&w, "tg", tg);
     csn_jw_key(&w, CSN_STR("weight_bytes_per_token"));
     csn_jw_u64(&w, bytes);
+    csn_jw_key(&w, CSN_STR("expert_bytes_per_token"));
+    csn_jw_f64(&w, tg->expert_bytes);
     csn_jw_key(&w, CSN_STR("threads"));
     csn_jw_u64(&w, threads);
     csn_jw_key(&w, CSN_STR("compute"));
@@ -131,7 +144,8 @@ static int bench(const cli_args *args, caisson_model *model) {
     uint32_t n_pp = (uint32_t)cli_int(args, "n-prompt", 512);
     uint32_t n_tg = (uint32_t)cli_int(args, "n-gen", 128);
     uint32_t n_max = n_pp > n_tg ? n_pp : n_tg;
-    job j = {.args = args, .repetitions = (uint32_t)cli_int(args, "repetitions", 5)};
+    job j = {
+        .args = args, .model = model, .repetitions = (uint32_t)cli_int(args, "repetitions", 5)};
     int rc = cli_new_session(args, model, CAISSON_COMPUTE_INT8, n_max > 0 ? n_max : 1, &j.session);
     if (rc != CLI_OK) {
         return rc;
@@ -207,7 +221,8 @@ const cli_command cli_cmd_bench = {
         "evaluated in batches of -ub, tg is decoding one token at a time, and they are "
         "measured apart. Shown are the mean and the standard deviation of the passes.\n"
         "JSON: {\"pp\":{\"n\":512, \"tokens_per_s\":X}, \"tg\":{\"n\":128, \"tokens_per_s\":X},"
-        "\"weight_bytes_per_token\":B, \"threads\":2}",
+        "\"weight_bytes_per_token\":B, \"expert_bytes_per_token\":B (of tg, from the disk), "
+        "\"threads\":2}",
     .examples = "caisson bench model.cmf -p 512 -n 128 -t 2 --json",
     .run = run,
 };

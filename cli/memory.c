@@ -165,6 +165,15 @@ void cli_end_experts(const cli_args *args, caisson_model *model) {
     }
 }
 
+uint64_t cli_expert_bytes(const caisson_model *model) {
+    caisson_expert_stats all;
+    caisson_error err;
+    if (caisson_model_expert_stats(model, UINT32_MAX, &all, &err) != CAISSON_OK) {
+        return 0;
+    }
+    return all.bytes + all.ahead_used_bytes;
+}
+
 static void put_u64(csn_jw *w, const char *key, uint64_t v) {
     csn_jw_key(w, csn_str_from(key));
     csn_jw_u64(w, v);

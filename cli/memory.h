@@ -19,6 +19,8 @@ int cli_memory(const cli_args *args, caisson_open_options *o);
 /* When the work is done: with --stats what was read, a line a layer, on standard error; with
  * --learn what was used is noted (a warning if it cannot be). */
 void cli_end_experts(const cli_args *args, caisson_model *model);
+/* Bytes of experts read so far because they were wanted: guesses count if they were right. */
+uint64_t cli_expert_bytes(const caisson_model *model);
 /* The members "trunk" and "experts" of an open object, each where it is streamed. */
 void cli_put_stats(csn_jw *w, const caisson_model *model);
 

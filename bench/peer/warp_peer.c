@@ -2,11 +2,11 @@
 /* The WARP engine's side of bench/peer/warp, through its public C API: built by that script against
  * headers and a library that lie outside the repository.
  *
- *   warp_peer MODEL.waste N_PROMPT N_GEN N_THREADS N_VOCAB  -> one JSON line
+ *   warp_peer MODEL.waste N_PROMPT N_GEN N_THREADS N_VOCAB [BUDGET_BYTES]  -> one JSON line
  *
- * The tokens of `caisson bench`, from an empty context; the first pass of each kind warms up and
- * brings all experts that these tokens want into the cache: `missed` counts what the passes that
- * were measured still read.
+ * The tokens of `caisson bench`, from an empty context; the first pass of each kind warms up.
+ * Without a budget it brings all experts that these tokens want into the cache: `missed` counts
+ * what the passes that were measured still read. N_PROMPT 0: no prompt.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,8 +42,8 @@ static double speed(const int32_t *ids, size_t n, size_t step) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 6) {
-        (void)fprintf(stderr, "usage: warp_peer MODEL N_PROMPT N_GEN N_THREADS N_VOCAB\n");
+    if (argc != 6 && argc != 7) {
+        (void)fprintf(stderr, "usage: warp_peer MODEL N_PROMPT N_GEN N_THREADS N_VOCAB [BUDGET]\n");
         return 2;
     }
     const size_t n_prompt = strtoul(argv[2], NULL, 10);
@@ -60,18 +60,23 @@ int main(int argc, char **argv) {
     waste_cfg_init(&cfg);
     cfg.ctx_tokens = (uint32_t)n + 1;
     cfg.n_threads = atoi(argv[4]);
-    cfg.ram_budget_bytes = waste_usable_ram() / 10 * 7;
+    cfg.ram_budget_bytes = argc == 7 ? strtoull(argv[6], NULL, 10) : waste_usable_ram() / 10 * 7;
     check(waste_open(argv[1], &cfg, &ctx), "open");
     waste_stats before;
     waste_stats after;
-    (void)speed(ids, n_prompt, n_prompt);
+    if (n_prompt > 0) {
+        (void)speed(ids, n_prompt, n_prompt);
+    }
     (void)speed(ids, n_gen, 1);
     check(waste_get_stats(ctx, &before), "stats");
-    const double pp = speed(ids, n_prompt, n_prompt);
+    const double pp = n_prompt > 0 ? speed(ids, n_prompt, n_prompt) : 0;
     const double tg = speed(ids, n_gen, 1);
     check(waste_get_stats(ctx, &after), "stats");
-    printf("{\"pp\":%.4f,\"tg\":%.4f,\"missed\":%llu,\"version\":\"%s\"}\n", pp, tg,
-           (unsigned long long)(after.experts_missed - before.experts_missed), waste_version());
+    printf("{\"pp\":%.4f,\"tg\":%.4f,\"missed\":%llu,\"bytes\":%llu,\"direct\":%d,"
+           "\"version\":\"%s\"}\n",
+           pp, tg, (unsigned long long)(after.experts_missed - before.experts_missed),
+           (unsigned long long)(after.bytes_read - before.bytes_read), after.direct_io,
+           waste_version());
     waste_close(ctx);
     free(ids);
     return 0;
