@@ -3,7 +3,7 @@
  * fast as they can be taken. Prints JSON; compare `gb_per_s` (demanded bytes) with
  *
  *   fio --name=x --filename=FILE --readonly --direct=1 --ioengine=io_uring --rw=randread --bs=1m
- *       --iodepth=12 --time_based --runtime=8
+ *       --iodepth=4 --time_based --runtime=8
  *
  *   bench_experts FILE [--expert-kib 2604] [--layers 26] [--top-k 8] [--cache-mib 512] [--seconds
  * 8]
