@@ -1,11 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* convert: somebody else's model becomes a .cmf, or a mixture of experts a WARP directory. */
+#include <stdlib.h>
+
 #include "commands.h"
 #include "conversion.h"
 #include "rewrite.h"
 
 static int run(const cli_args *args) {
-    return cli_conversion_run(args, &(cli_convert_job){.summary = stdout});
+    char *calibrate = NULL;
+    cli_convert_job job = {.summary = stdout};
+    caisson_kind kind;
+    caisson_error err;
+    if (cli_has(args, "calibrate") &&
+        (caisson_detect(args->positional[0], &kind, &err) != CAISSON_OK ||
+         kind != CAISSON_KIND_CMF)) {
+        return cli_usage_error(args->command,
+                               "--calibrate runs the model, which only a .cmf can: convert it with "
+                               "--quant f16, then caisson quantize --calibrate TEXT");
+    }
+    int rc = cli_read_option_text(args, "calibrate", &calibrate, &job.calibrate);
+    if (rc == CLI_OK) {
+        rc = cli_conversion_run(args, &job);
+    }
+    free(calibrate);
+    return rc;
 }
 
 static const char *coding_choice(unsigned i) {
@@ -21,6 +39,12 @@ static const cli_option options[] = {
      .choices = cli_quant_choice,
      .help = "Type of the weight matrices",
      .by_default = "q8_row"},
+    {.name = "calibrate",
+     .kind = CLI_PATH,
+     .value = "TEXT",
+     .help =
+         "Types q1s and q1t of a SOURCE that is a .cmf: run this text through it first, and keep "
+         "as f16 the weights that are large times what they meet"},
     {.name = "expert-quant",
      .kind = CLI_CHOICE,
      .value = "CODING",

@@ -8,19 +8,6 @@
 #include "open.h"
 #include "rewrite.h"
 
-enum { MAX_TEXT = 1 << 28 };
-
-/* The text that an option names, if it is given; the caller frees. */
-static int read_text(const cli_args *args, const char *option, char **ret,
-                     cli_text_file *ret_view) {
-    if (!cli_has(args, option)) {
-        return CLI_OK;
-    }
-    int rc = cli_read_text(args, cli_text(args, option, ""), MAX_TEXT, ret, &ret_view->n);
-    ret_view->ptr = *ret;
-    return rc;
-}
-
 static int run(const cli_args *args) {
     char *calibrate = NULL;
     char *eval = NULL;
@@ -37,9 +24,9 @@ static int run(const cli_args *args) {
         return cli_usage_error(args->command, "say which types: --quant TYPE or --tensor "
                                               "PATTERN=TYPE");
     }
-    int rc = read_text(args, "calibrate", &calibrate, &job.calibrate);
+    int rc = cli_read_option_text(args, "calibrate", &calibrate, &job.calibrate);
     if (rc == CLI_OK) {
-        rc = read_text(args, "eval", &eval, &job.eval);
+        rc = cli_read_option_text(args, "eval", &eval, &job.eval);
     }
     if (rc == CLI_OK) {
         rc = cli_conversion_run(args, &job);

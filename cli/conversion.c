@@ -15,7 +15,7 @@
 #include "rewrite.h"
 #include "term.h"
 
-enum { SHOWN = 8, MAX_JSON = 256 << 20 };
+enum { SHOWN = 8, MAX_JSON = 256 << 20, MAX_TEXT = 1 << 28 };
 
 typedef struct row {
     char *name, *source_name;
@@ -416,6 +416,16 @@ static int check_wants(const cli_args *args, const caisson_tensor_rule *rules, s
         }
     }
     return CLI_OK;
+}
+
+int cli_read_option_text(const cli_args *args, const char *option, char **ret,
+                         cli_text_file *ret_view) {
+    if (!cli_has(args, option)) {
+        return CLI_OK;
+    }
+    int rc = cli_read_text(args, cli_text(args, option, ""), MAX_TEXT, ret, &ret_view->n);
+    ret_view->ptr = *ret;
+    return rc;
 }
 
 int cli_conversion_run(const cli_args *args, const cli_convert_job *texts) {

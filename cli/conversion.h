@@ -33,6 +33,9 @@ typedef struct cli_convert_job {
     FILE *summary;           /* where it goes */
 } cli_convert_job;
 
+/* The text that an option names, if it is given; the caller frees *ret. */
+int cli_read_option_text(const cli_args *args, const char *option, char **ret,
+                         cli_text_file *ret_view);
 int cli_convert(const cli_args *args, const char *source, const char *target,
                 const cli_convert_job *job);
 /* The same with what the command line says: the first positional becomes --output. `texts`: those

@@ -13,9 +13,12 @@
 #include "convert/plan.h"
 #include "format/safetensors/writer.h"
 
+enum { MAX_PARTS = 3 };
+
 typedef struct item {
-    csn_str name;   /* in the checkpoint */
-    csn_str source; /* in the file */
+    csn_str name;              /* in the checkpoint */
+    csn_str source[MAX_PARTS]; /* [n_sources] in the file, one above the other */
+    uint32_t n_sources;
 } item;
 
 typedef struct job {
@@ -60,6 +63,61 @@ static caisson_status source_name(job *j, csn_str name, csn_str *ret) {
     return status;
 }
 
+/* Matrices that some classes keep as one. */
+static const struct fusion {
+    const char *parts[MAX_PARTS], *whole;
+} fusions[] = {
+    {{"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"},
+     "self_attn.qkv_proj.weight"},
+    {{"mlp.gate_proj.weight", "mlp.up_proj.weight"}, "mlp.gate_up_proj.weight"},
+};
+
+/* The fusion that a tensor is part of, or NULL. *ret_prefix: its name up to there. */
+static const struct fusion *find_fusion(const job *j, csn_str name, uint32_t *ret_part,
+                                        csn_str *ret_prefix) {
+    bool fuses = csn_hf_config_is_fused(j->cmf);
+    for (size_t i = 0; fuses && i < sizeof(fusions) / sizeof(fusions[0]); i++) {
+        for (uint32_t k = 0; k < MAX_PARTS && fusions[i].parts[k] != NULL; k++) {
+            csn_str part = csn_str_from(fusions[i].parts[k]);
+            if (csn_str_ends(name, part)) {
+                *ret_part = k;
+                *ret_prefix = csn_str_make(name.ptr, name.len - part.len);
+                return &fusions[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+static caisson_status join(job *j, csn_str prefix, const char *rest, csn_str *ret) {
+    csn_buf b = CSN_BUF_INIT(1 << 20);
+    caisson_status status = csn_buf_printf(&b, j->err, "%.*s%s", CSN_STR_ARGS(prefix), rest);
+    if (status == CAISSON_OK) {
+        status = csn_arena_str(&j->arena, csn_buf_view(&b), ret, j->err);
+    }
+    csn_buf_free(&b);
+    return status;
+}
+
+/* The parts of a fused matrix: rows under those of the first. */
+static caisson_status add_parts(job *j, const struct fusion *f, csn_str prefix, item *to,
+                                csn_shape *shape) {
+    CSN_TRY(join(j, prefix, f->whole, &to->name));
+    for (uint32_t k = 1; k < MAX_PARTS && f->parts[k] != NULL; k++) {
+        csn_str name;
+        CSN_TRY(join(j, prefix, f->parts[k], &name));
+        const csn_tensor *t = csn_directory_find(&j->cmf->dir, name);
+        if (t == NULL || t->shape.n_dims != 2 || shape->n_dims != 2 ||
+            t->shape.dim[1] != shape->dim[1]) {
+            return CSN_FAIL(j->err, CAISSON_E_PARSE, .section = "directory", .tensor = name,
+                            .what = "not a matrix that fits under the one it is kept with");
+        }
+        shape->dim[0] += t->shape.dim[0];
+        CSN_TRY(source_name(j, t->name, &to->source[to->n_sources++]));
+    }
+    return CAISSON_OK;
+}
+
 static caisson_status list_tensors(job *j) {
     const csn_directory *dir = &j->cmf->dir;
     CSN_TRY(CSN_ARENA_NEW(&j->arena, dir->n, &j->items, j->err));
@@ -69,14 +127,24 @@ static caisson_status list_tensors(job *j) {
         if (csn_str_starts(t->name, CSN_STR("skill."))) {
             continue;
         }
+        uint32_t part = 0;
+        csn_str prefix;
+        const struct fusion *fusion = find_fusion(j, t->name, &part, &prefix);
+        if (part > 0) {
+            continue;
+        }
+        item *to = &j->items[j->n];
         csn_st_tensor *out = &j->tensors[j->n];
         const csn_dtype *dtype =
             csn_convert_stays_f32(t->name) ? csn_dtype_by_name(CSN_STR("f32")) : j->o->dtype;
-        *out = (csn_st_tensor){.dtype = dtype, .shape = csn_hf_shape(j->cmf, t)};
-        CSN_TRY(dtype->nbytes(&t->shape, &out->nbytes, j->err));
-        CSN_TRY(csn_hf_name(j->cmf, t->name, &j->arena, &out->name, j->err));
-        j->items[j->n].name = out->name;
-        CSN_TRY(source_name(j, t->name, &j->items[j->n].source));
+        csn_shape shape = csn_hf_shape(j->cmf, t);
+        CSN_TRY(csn_hf_name(j->cmf, t->name, &j->arena, &to->name, j->err));
+        CSN_TRY(source_name(j, t->name, &to->source[to->n_sources++]));
+        if (fusion != NULL) {
+            CSN_TRY(add_parts(j, fusion, prefix, to, &shape));
+        }
+        *out = (csn_st_tensor){.name = to->name, .dtype = dtype, .shape = shape};
+        CSN_TRY(dtype->nbytes(&shape, &out->nbytes, j->err));
         j->n_total += out->nbytes;
         j->n++;
     }
@@ -111,15 +179,22 @@ static void file_name(const job *j, uint32_t i, char ret[64]) {
 /* ---- weights ---- */
 
 typedef struct decoding {
-    csn_matrix matrix;
+    csn_matrix parts[MAX_PARTS]; /* [n_parts] */
+    uint32_t n_parts;
     uint64_t n;
     float *x;
 } decoding;
 
 static caisson_status decode(void *ctx, caisson_error *err) {
     const decoding *d = ctx;
+    float *at = d->x;
     (void)err;
-    d->matrix.dtype->decode(&d->matrix, 0, d->n, d->x);
+    for (uint32_t i = 0; i < d->n_parts; i++) {
+        const csn_matrix *m = &d->parts[i];
+        uint64_t n = d->n_parts == 1 ? d->n : m->rows * m->cols;
+        m->dtype->decode(m, 0, n, at);
+        at += n;
+    }
     return CAISSON_OK;
 }
 
@@ -144,7 +219,10 @@ static caisson_status write_tensor(job *j, uint32_t i, csn_st_writer *w) {
         f32_bytes > SIZE_MAX) {
         return CSN_FAIL(j->err, CAISSON_E_BOUNDS, .tensor = t->name, .what = "tensor is too large");
     }
-    CSN_TRY(csn_store_matrix(j->store, j->items[i].source, &d.matrix, j->err));
+    for (; d.n_parts < j->items[i].n_sources; d.n_parts++) {
+        CSN_TRY(
+            csn_store_matrix(j->store, j->items[i].source[d.n_parts], &d.parts[d.n_parts], j->err));
+    }
     CSN_TRY(csn_alloc_aligned((size_t)f32_bytes, (void **)&d.x, j->err));
     caisson_status status = csn_store_guarded(j->store, decode, &d, j->err);
     if (status == CAISSON_OK) {

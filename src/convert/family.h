@@ -163,6 +163,8 @@ caisson_status csn_meta_model(csn_meta *m, csn_arch *a, caisson_error *err);
  * rope_factors_short and _long). */
 caisson_status csn_meta_rope(csn_meta *m, csn_arena *arena, csn_arch *a, caisson_error *err);
 
+/* What cosines and sines of longrope are multiplied by where the checkpoint does not say. */
+double csn_rope_longrope_scale(double factor, double original);
 /* inv_freq divisors of RoPE type "llama3", [rotary_dim / 2]. */
 void csn_rope_llama3(double theta, uint32_t rotary_dim, double factor, double low_freq_factor,
                      double high_freq_factor, double original, double *ret);

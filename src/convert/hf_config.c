@@ -8,7 +8,15 @@
 #include "convert/plan.h"
 
 /* Keys that only some classes have. */
-enum { ATTENTION_BIAS = 1, MLP_BIAS = 2, SLIDING_SWITCH = 4, LATENT = 8, DEEPSEEK = 16, K3 = 32 };
+enum {
+    ATTENTION_BIAS = 1,
+    MLP_BIAS = 2,
+    SLIDING_SWITCH = 4,
+    LATENT = 8,
+    DEEPSEEK = 16,
+    K3 = 32,
+    PHI = 64
+};
 
 typedef struct class {
     const char *arch_name, *model_type, *class_name;
@@ -29,6 +37,7 @@ static const class classes[] = {
     {"gemma2", "gemma2", "Gemma2ForCausalLM", ATTENTION_BIAS},
     {"gemma3", "gemma3_text", "Gemma3ForCausalLM", ATTENTION_BIAS},
     {"gemma3_text", "gemma3_text", "Gemma3ForCausalLM", ATTENTION_BIAS},
+    {"phi3", "phi3", "Phi3ForCausalLM", PHI},
     {"smollm3", "smollm3", "SmolLM3ForCausalLM", ATTENTION_BIAS | MLP_BIAS | SLIDING_SWITCH},
     {"deepseek_v3", "deepseek_v3", "DeepseekV3ForCausalLM", LATENT | DEEPSEEK},
     {"deepseek2", "deepseek_v3", "DeepseekV3ForCausalLM", LATENT | DEEPSEEK},
@@ -120,7 +129,8 @@ const char *csn_hf_config_gap(const csn_cmf *c) {
     if (a->n_rope_freq_factors > 0 && !is_linear(a) && !is_llama3(a)) {
         return "divisors of the rotary frequencies, whose origin the file does not tell";
     }
-    if (a->longrope.present || a->partial_rotary_factor != 1.0f ||
+    bool is_phi = (find_class(a)->keys & PHI) != 0;
+    if ((!is_phi && (a->longrope.present || a->partial_rotary_factor != 1.0f)) ||
         a->local_partial_rotary_factor != 0) {
         return "rotary embeddings of another family";
     }
@@ -140,6 +150,11 @@ const char *csn_hf_config_gap(const csn_cmf *c) {
     return has_cut_layers(c) ? "layers of different FFN widths" : NULL;
 }
 
+bool csn_hf_config_is_fused(const csn_cmf *c) {
+    const class *k = find_class(&c->arch);
+    return k != NULL && (k->keys & PHI) != 0;
+}
+
 /* 0 is none. */
 static void key_cap(csn_jw *w, const char *key, double v) {
     csn_jw_key(w, csn_str_from(key));
@@ -150,8 +165,41 @@ static void key_cap(csn_jw *w, const char *key, double v) {
     }
 }
 
+static void put_factors(csn_jw *w, const char *key, const double *x, uint32_t n) {
+    csn_jw_key(w, csn_str_from(key));
+    csn_jw_array(w);
+    for (uint32_t i = 0; i < n; i++) {
+        csn_jw_f64(w, x[i]);
+    }
+    csn_jw_array_end(w);
+}
+
+/* Phi's, whose older readers want these three keys and no other where no other is needed. */
+static void put_longrope(csn_jw *w, const csn_arch *a) {
+    double original = a->longrope.original_max_position_embeddings;
+    double scale = csn_rope_longrope_scale(a->max_position_embeddings / original, original);
+    csn_key_u32(w, "original_max_position_embeddings",
+                a->longrope.original_max_position_embeddings);
+    csn_jw_key(w, CSN_STR("rope_scaling"));
+    csn_jw_object(w);
+    csn_key_str(w, "type", "longrope");
+    put_factors(w, "short_factor", a->longrope.short_factor, a->longrope.n);
+    put_factors(w, "long_factor", a->longrope.long_factor, a->longrope.n);
+    if (a->longrope.attention_factor != (float)scale) {
+        csn_key_f32(w, "attention_factor", a->longrope.attention_factor);
+    }
+    csn_jw_object_end(w);
+}
+
 static void put_rope(csn_jw *w, const csn_arch *a) {
     csn_key_f64(w, "rope_theta", a->rope_theta);
+    if (a->partial_rotary_factor != 1.0f) {
+        csn_key_f32(w, "partial_rotary_factor", a->partial_rotary_factor);
+    }
+    if (a->longrope.present) {
+        put_longrope(w, a);
+        return;
+    }
     if (a->rope_local_base_freq != 0) {
         csn_key_f64(w, "rope_local_base_freq", a->rope_local_base_freq);
     }
@@ -193,7 +241,8 @@ static void put_layers(csn_jw *w, const csn_arch *a, bool has_switch) {
         csn_key_u32(w, "sliding_window", a->sliding_window);
         return;
     }
-    if (csn_str_is(a->arch_name, "llama") || csn_str_is(a->arch_name, "gemma")) {
+    if (csn_str_is(a->arch_name, "llama") || csn_str_is(a->arch_name, "gemma") ||
+        csn_str_is(a->arch_name, "phi3")) {
         return;
     }
     csn_jw_key(w, CSN_STR("sliding_window"));

@@ -15,5 +15,7 @@ void csn_hf_config_write(const csn_cmf *c, const char *dtype, csn_jw *w);
 caisson_status csn_hf_name(const csn_cmf *c, csn_str name, csn_arena *arena, csn_str *ret,
                            caisson_error *err);
 csn_shape csn_hf_shape(const csn_cmf *c, const csn_tensor *t);
+/* Whether its class has q, k and v in one matrix, and gate and up: qkv_proj, gate_up_proj. */
+bool csn_hf_config_is_fused(const csn_cmf *c);
 
 #endif

@@ -11,7 +11,7 @@ import tool
 from tool import FAILED, FILES, ROOT, TINY, USAGE
 
 FAMILIES = os.path.join(ROOT, "tests", "golden", "families")
-NO_CONFIG = {"phi3", "phi3_longrope", "phi4_partial", "llama_rope3"}
+NO_CONFIG = {"llama_rope3"}
 
 
 class Export(tool.Case):

@@ -143,6 +143,12 @@ class Quantize(tool.Case):
         q = "model.layers.0.self_attn.q_proj.weight"
         self.assertEqual(ta[q]["bytes"], tb[q]["bytes"])  # as many, others
         self.assertNotEqual(ta[q]["hash"], tb[q]["hash"])
+        c = self.path("c.cmf")  # convert of a .cmf is the same; of another source it says how
+        self.ok("convert", TINY, "-o", c, "--quant", "q1t", "--outliers", 0.05, "--calibrate", text)
+        self.assertEqual(self.tensors(c)[q]["hash"], tb[q]["hash"])
+        r = self.fails(USAGE, "convert", make_hf(self.path("hf")), "-o", c, "--quant", "q1t",
+                       "--calibrate", text)
+        self.assertIn("caisson quantize --calibrate", r.err)
 
     def test_what_makes_no_sense_is_refused(self):
         self.assertIn("--bits", self.fails(USAGE, "quantize", TINY, "-o", self.out, "--quant",

@@ -50,7 +50,7 @@ static double yarn_mscale(double factor, double mscale) {
     return factor <= 1.0 ? 1.0 : 0.1 * mscale * log(factor) + 1.0;
 }
 
-static double longrope_scale(double factor, double original) {
+double csn_rope_longrope_scale(double factor, double original) {
     return factor <= 1.0 ? 1.0 : sqrt(1.0 + log(factor) / log(original));
 }
 
@@ -145,7 +145,7 @@ static caisson_status read_longrope(csn_config *r, uint32_t original, csn_arena 
     a->longrope.n = n_short;
     a->longrope.original_max_position_embeddings = original;
     a->longrope.attention_factor =
-        (float)(attention > 0 ? attention : longrope_scale(factor, original));
+        (float)(attention > 0 ? attention : csn_rope_longrope_scale(factor, original));
     return CAISSON_OK;
 }
 
@@ -314,9 +314,9 @@ static caisson_status gguf_longrope(csn_meta *m, csn_arena *arena, csn_arch *a,
     a->longrope.n = n_short;
     a->longrope.original_max_position_embeddings = original;
     a->longrope.attention_factor =
-        (float)(attention > 0
-                    ? attention
-                    : longrope_scale((double)a->max_position_embeddings / original, original));
+        (float)(attention > 0 ? attention
+                              : csn_rope_longrope_scale(
+                                    (double)a->max_position_embeddings / original, original));
     return CAISSON_OK;
 }
 
