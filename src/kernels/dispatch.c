@@ -20,6 +20,7 @@ enum op {
     OP_vq_table_i8,
     OP_vq_apply_f32,
     OP_vq_apply_i8,
+    OP_vq_direct_f32,
     OP_vq_nearest
 };
 
@@ -37,6 +38,7 @@ struct row {
         csn_take_exact_fn take_exact;
         csn_vq_table_fn vq_table_f32, vq_table_i8;
         csn_vq_apply_fn vq_apply_f32, vq_apply_i8;
+        csn_vq_direct_fn vq_direct_f32;
         csn_vq_nearest_fn vq_nearest;
     } fn;
 };
@@ -117,7 +119,8 @@ csn_vq_kernel csn_kernel_vq(const csn_vq_books *b, bool want_int8) {
     }
     return (csn_vq_kernel){.table_nbytes = vq_f32_nbytes,
                            .table = find(OP_vq_table_f32, "any")->fn.vq_table_f32,
-                           .apply = find(OP_vq_apply_f32, "any")->fn.vq_apply_f32};
+                           .apply = find(OP_vq_apply_f32, "any")->fn.vq_apply_f32,
+                           .direct = find(OP_vq_direct_f32, "any")->fn.vq_direct_f32};
 }
 
 csn_vq_nearest_fn csn_kernel_vq_nearest(void) {

@@ -28,6 +28,9 @@
 #define CSN_PROTO_vq_apply(name)                                                                   \
     void name(const csn_vq_matrix *m, const void *const *tables, uint64_t n, float *y,             \
               uint64_t y_stride, uint64_t r0, uint64_t r1)
+#define CSN_PROTO_vq_direct_f32(name)                                                              \
+    void name(const csn_vq_matrix *m, const float *const *x, uint64_t n, float *y,                 \
+              uint64_t y_stride, uint64_t r0, uint64_t r1)
 #define CSN_PROTO_vq_nearest(name)                                                                 \
     void name(const csn_vq_search *s, const float *x, uint64_t n, uint8_t *ret)
 #define CSN_PROTO_vq_table_f32(name) CSN_PROTO_vq_table(name)

@@ -29,12 +29,19 @@ typedef void (*csn_vq_table_fn)(const csn_vq_books *b, const float *x, uint64_t 
 typedef void (*csn_vq_apply_fn)(const csn_vq_matrix *m, const void *const *tables, uint64_t n,
                                 float *y, uint64_t y_stride, uint64_t r0, uint64_t r1);
 
+/* The same without tables: vector i of cols values is at x[i]. What one position gives is forgotten
+ * when the rows of the call have met it, so this is for many vectors, whose tables would be more
+ * than the caches hold. Calls with fewer rows cost more. */
+typedef void (*csn_vq_direct_fn)(const csn_vq_matrix *m, const float *const *x, uint64_t n,
+                                 float *y, uint64_t y_stride, uint64_t r0, uint64_t r1);
+
 typedef struct csn_vq_kernel {
     bool is_int8; /* the kind of table */
     /* Bytes of the table of one vector of `cols` values, a multiple of 64. */
     uint64_t (*table_nbytes)(const csn_vq_books *b, uint64_t cols);
     csn_vq_table_fn table;
     csn_vq_apply_fn apply;
+    csn_vq_direct_fn direct; /* NULL for int8 */
 } csn_vq_kernel;
 
 /* The fastest for these books on this CPU; packed books have int8 tables whatever is asked. */

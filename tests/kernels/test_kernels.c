@@ -30,6 +30,7 @@ struct kernel {
     csn_take_exact_fn take_exact;
     csn_vq_table_fn vq_table_f32, vq_table_i8;
     csn_vq_apply_fn vq_apply_f32, vq_apply_i8;
+    csn_vq_direct_fn vq_direct_f32;
     csn_vq_nearest_fn vq_nearest;
 };
 

@@ -88,6 +88,37 @@ void csn_vq_apply_f32_any_ref(const csn_vq_matrix *m, const void *const *tables,
     }
 }
 
+/* y [r1 - r0] += what the rows look up at position v, whose table is t. */
+static void add_position(const csn_vq_matrix *m, const float *t, uint32_t v, uint64_t r0,
+                         uint64_t r1, float *y) {
+    const csn_vq_books *b = m->books;
+    const uint64_t slots = csn_vq_slots(b);
+    for (uint64_t r = r0; r < r1; r++) {
+        const uint8_t *vector = csn_vq_vector(m, (uint32_t)r, v);
+        float sum = t[csn_vq_index(b, vector, 0)];
+        for (uint32_t s = 1; s < b->stages; s++) {
+            sum += t[s * slots + csn_vq_index(b, vector, s)];
+        }
+        y[r - r0] += sum;
+    }
+}
+
+void csn_vq_direct_f32_any_ref(const csn_vq_matrix *m, const float *const *x, uint64_t n, float *y,
+                               uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    float t[CSN_VQ_MAX_STAGES * CSN_VQ_MAX_ENTRIES];
+    for (uint64_t i = 0; i < n; i++) {
+        float *out = y + i * y_stride + r0;
+        memset(out, 0, (r1 - r0) * sizeof(float));
+        for (uint32_t v = 0; v < m->cols / CSN_VQ_DIM; v++) {
+            csn_vq_table_f32_any_ref(m->books, x[i] + v * CSN_VQ_DIM, CSN_VQ_DIM, 0, 1, t);
+            add_position(m, t, v, r0, r1, out);
+        }
+        for (uint64_t r = r0; r < r1; r++) {
+            out[r - r0] = row_scale(m, r) * out[r - r0];
+        }
+    }
+}
+
 void csn_vq_apply_i8_any_ref(const csn_vq_matrix *m, const void *const *tables, uint64_t n,
                              float *y, uint64_t y_stride, uint64_t r0, uint64_t r1) {
     const csn_vq_books *b = m->books;

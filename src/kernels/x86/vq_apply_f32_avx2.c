@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of vector-quantised matrices by f32 tables (vq.h) for AVX2. One vector: the table of a
  * vector position is in L1 while all rows look their values up, which loads do faster than gathers.
- * Eight vectors: their tables are joined, one load for eight values. */
+ * Eight vectors: their tables are joined, one load for eight values; without tables the joined one
+ * is made from the vectors. */
 #include "kernels/x86/i8_avx2.h"
 
 enum {
     FEW = 3,           /* vectors; from here on joining is faster */
     BATCH = 8,         /* vectors whose tables are joined */
-    BATCH_ROWS = 1024, /* rows that meet a joined table */
+    BATCH_ROWS = 4096, /* rows that meet a joined table: 128 KiB of sums */
     ROWS = 1024        /* rows that meet the table of one vector: 4 KiB of sums */
 };
 
@@ -54,19 +55,36 @@ static void add_rows_any(const uint8_t *p, const float *t, uint64_t stages, uint
     }
 }
 
-CSN_INLINE void apply_one(const csn_vq_matrix *m, uint64_t stages, const float *t, float *y,
+/* A vector: its table, or else itself. */
+typedef struct input {
+    const float *table, *x;
+} input;
+
+/* The table of position v; room [stages][256], aligned to 64. */
+CSN_INLINE const float *table_at(const csn_vq_books *b, uint64_t stages, const input *in,
+                                 uint64_t v, float *room) {
+    if (in->table != NULL) {
+        return in->table + v * stages * 256;
+    }
+    csn_vq_table_f32_any_avx2(b, in->x + v * CSN_VQ_DIM, CSN_VQ_DIM, 0, 1, room);
+    return room;
+}
+
+CSN_INLINE void apply_one(const csn_vq_matrix *m, uint64_t stages, const input *in, float *y,
                           uint64_t r0, uint64_t r1) {
+    _Alignas(64) float room[CSN_VQ_MAX_STAGES * CSN_VQ_MAX_ENTRIES];
     float acc[ROWS];
     const uint64_t nv = m->cols / CSN_VQ_DIM;
     for (uint64_t first = r0; first < r1; first += ROWS) {
         const uint64_t n_rows = r1 - first < ROWS ? r1 - first : ROWS;
         memset(acc, 0, sizeof(acc));
         for (uint64_t v = 0; v < nv; v++) {
+            const float *t = table_at(m->books, stages, in, v, room);
             for (uint64_t r = 0; r < n_rows; r += CSN_VQ_BLOCK) {
                 const uint64_t n = n_rows - r < CSN_VQ_BLOCK ? n_rows - r : CSN_VQ_BLOCK;
                 const uint8_t *p =
                     m->index + ((first + r) / CSN_VQ_BLOCK * nv + v) * CSN_VQ_BLOCK * stages;
-                add_rows_any(p, t + v * stages * 256, stages, n, acc + r);
+                add_rows_any(p, t, stages, n, acc + r);
             }
         }
         for (uint64_t r = 0; r < n_rows; r++) {
@@ -93,6 +111,43 @@ static void join(const float *const t[BATCH], uint64_t n, float *out) {
     }
 }
 
+/* Products of n entries with a position of BATCH vectors, x [dim][BATCH]: out [n][BATCH]. */
+CSN_INLINE void join_products(const float *entry, const __m256 x[CSN_VQ_DIM], uint64_t n,
+                              float *out) {
+    CSN_UNROLL
+    for (uint64_t c = 0; c < n; c++) {
+        __m256 acc = _mm256_mul_ps(_mm256_broadcast_ss(entry + c * CSN_VQ_DIM), x[0]);
+        CSN_UNROLL
+        for (uint64_t d = 1; d < CSN_VQ_DIM; d++) {
+            acc = _mm256_fmadd_ps(_mm256_broadcast_ss(entry + c * CSN_VQ_DIM + d), x[d], acc);
+        }
+        _mm256_store_ps(out + c * BATCH, acc);
+    }
+}
+
+/* What join would make of the tables of position v. */
+static void join_direct(const csn_vq_books *b, const input in[BATCH], uint64_t v, float *out) {
+    enum { AT_ONCE = 4 }; /* entries: hides the latency of eight fused steps */
+    const uint64_t entries = b->entries;
+    __m256 x[BATCH];
+    CSN_UNROLL
+    for (int k = 0; k < BATCH; k++) {
+        x[k] = _mm256_loadu_ps(in[k].x + v * CSN_VQ_DIM);
+    }
+    csn_lanes_of_rows(x);
+    for (uint64_t s = 0; s < b->stages; s++, out += 256 * BATCH) {
+        const float *entry = b->entry + s * entries * CSN_VQ_DIM;
+        uint64_t c = 0;
+        for (; c + AT_ONCE <= entries; c += AT_ONCE) {
+            join_products(entry + c * CSN_VQ_DIM, x, AT_ONCE, out + c * BATCH);
+        }
+        for (; c < entries; c++) {
+            join_products(entry + c * CSN_VQ_DIM, x, 1, out + c * BATCH);
+        }
+        memset(out + c * BATCH, 0, (256 - c) * BATCH * sizeof(float));
+    }
+}
+
 CSN_INLINE void add_joined(const uint8_t *p, const float *joined, uint64_t stages, uint64_t n_rows,
                            float (*acc)[BATCH]) {
     for (uint64_t r = 0; r < n_rows; r++, p += stages) {
@@ -104,19 +159,23 @@ CSN_INLINE void add_joined(const uint8_t *p, const float *joined, uint64_t stage
     }
 }
 
-/* The first n of BATCH tables; the others are as good as any. */
-CSN_INLINE void apply_batch(const csn_vq_matrix *m, uint64_t stages, const float *const t[BATCH],
+/* The first n of BATCH vectors; the others are as good as any. */
+CSN_INLINE void apply_batch(const csn_vq_matrix *m, uint64_t stages, const input in[BATCH],
                             uint64_t n, float *y, uint64_t y_stride, uint64_t r0, uint64_t n_rows) {
     _Alignas(64) float joined[CSN_VQ_MAX_STAGES * CSN_VQ_MAX_ENTRIES * BATCH];
     _Alignas(64) float acc[BATCH_ROWS][BATCH];
     const uint64_t nv = m->cols / CSN_VQ_DIM;
     memset(acc, 0, n_rows * sizeof(acc[0]));
     for (uint64_t v = 0; v < nv; v++) {
-        const float *at[BATCH];
-        for (int k = 0; k < BATCH; k++) {
-            at[k] = t[k] + v * stages * 256;
+        if (in[0].table == NULL) {
+            join_direct(m->books, in, v, joined);
+        } else {
+            const float *at[BATCH];
+            for (int k = 0; k < BATCH; k++) {
+                at[k] = in[k].table + v * stages * 256;
+            }
+            join(at, stages * 256, joined);
         }
-        join(at, stages * 256, joined);
         for (uint64_t r = 0; r < n_rows; r += CSN_VQ_BLOCK) {
             const uint64_t in_block = n_rows - r < CSN_VQ_BLOCK ? n_rows - r : CSN_VQ_BLOCK;
             const uint8_t *p =
@@ -132,48 +191,72 @@ CSN_INLINE void apply_batch(const csn_vq_matrix *m, uint64_t stages, const float
     }
 }
 
-CSN_INLINE void apply(const csn_vq_matrix *m, uint64_t stages, const void *const *tables,
-                      uint64_t n, float *y, uint64_t y_stride, uint64_t r0, uint64_t r1) {
+CSN_INLINE void apply(const csn_vq_matrix *m, uint64_t stages, const input in[BATCH], uint64_t n,
+                      float *y, uint64_t y_stride, uint64_t r0, uint64_t r1) {
     if (n < FEW) {
         for (uint64_t i = 0; i < n; i++) {
-            apply_one(m, stages, tables[i], y + i * y_stride, r0, r1);
+            apply_one(m, stages, &in[i], y + i * y_stride, r0, r1);
         }
         return;
     }
-    const float *t[BATCH];
-    for (uint64_t k = 0; k < BATCH; k++) {
-        t[k] = tables[k < n ? k : 0];
-    }
     for (uint64_t r = r0; r < r1; r += BATCH_ROWS) {
-        apply_batch(m, stages, t, n, y, y_stride, r, r1 - r < BATCH_ROWS ? r1 - r : BATCH_ROWS);
+        apply_batch(m, stages, in, n, y, y_stride, r, r1 - r < BATCH_ROWS ? r1 - r : BATCH_ROWS);
     }
 }
 
-CSN_OUTLINE void apply_3(const csn_vq_matrix *m, const void *const *tables, uint64_t n, float *y,
+CSN_OUTLINE void apply_3(const csn_vq_matrix *m, const input in[BATCH], uint64_t n, float *y,
                          uint64_t y_stride, uint64_t r0, uint64_t r1) {
-    apply(m, 3, tables, n, y, y_stride, r0, r1);
+    apply(m, 3, in, n, y, y_stride, r0, r1);
 }
 
-CSN_OUTLINE void apply_2(const csn_vq_matrix *m, const void *const *tables, uint64_t n, float *y,
+CSN_OUTLINE void apply_2(const csn_vq_matrix *m, const input in[BATCH], uint64_t n, float *y,
                          uint64_t y_stride, uint64_t r0, uint64_t r1) {
-    apply(m, 2, tables, n, y, y_stride, r0, r1);
+    apply(m, 2, in, n, y, y_stride, r0, r1);
 }
 
-CSN_OUTLINE void apply_stages(const csn_vq_matrix *m, const void *const *tables, uint64_t n,
-                              float *y, uint64_t y_stride, uint64_t r0, uint64_t r1) {
-    apply(m, m->books->stages, tables, n, y, y_stride, r0, r1);
+CSN_OUTLINE void apply_stages(const csn_vq_matrix *m, const input in[BATCH], uint64_t n, float *y,
+                              uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    apply(m, m->books->stages, in, n, y, y_stride, r0, r1);
+}
+
+static bool fits(const csn_vq_matrix *m) {
+    return m->block == CSN_VQ_BLOCK && !m->books->is_packed;
+}
+
+/* Vectors by their tables, or, where those are NULL, by themselves. */
+static void apply_all(const csn_vq_matrix *m, const void *const *tables, const float *const *x,
+                      uint64_t n, float *y, uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    for (uint64_t i = 0; i < n; i += BATCH) {
+        const uint64_t n_batch = n - i < BATCH ? n - i : BATCH;
+        input in[BATCH];
+        for (uint64_t k = 0; k < BATCH; k++) {
+            const uint64_t at = i + (k < n_batch ? k : 0);
+            in[k] = (input){tables != NULL ? tables[at] : NULL, x != NULL ? x[at] : NULL};
+        }
+        if (m->books->stages == 3) {
+            apply_3(m, in, n_batch, y + i * y_stride, y_stride, r0, r1);
+        } else if (m->books->stages == 2) {
+            apply_2(m, in, n_batch, y + i * y_stride, y_stride, r0, r1);
+        } else {
+            apply_stages(m, in, n_batch, y + i * y_stride, y_stride, r0, r1);
+        }
+    }
 }
 
 void csn_vq_apply_f32_any_avx2(const csn_vq_matrix *m, const void *const *tables, uint64_t n,
                                float *y, uint64_t y_stride, uint64_t r0, uint64_t r1) {
-    if (m->block != CSN_VQ_BLOCK || m->books->is_packed) {
+    if (fits(m)) {
+        apply_all(m, tables, NULL, n, y, y_stride, r0, r1);
+    } else {
         csn_vq_apply_f32_any_ref(m, tables, n, y, y_stride, r0, r1);
-        return;
     }
-    csn_vq_apply_fn fn = m->books->stages == 3   ? apply_3
-                         : m->books->stages == 2 ? apply_2
-                                                 : apply_stages;
-    for (uint64_t i = 0; i < n; i += BATCH) {
-        fn(m, tables + i, n - i < BATCH ? n - i : BATCH, y + i * y_stride, y_stride, r0, r1);
+}
+
+void csn_vq_direct_f32_any_avx2(const csn_vq_matrix *m, const float *const *x, uint64_t n, float *y,
+                                uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    if (fits(m)) {
+        apply_all(m, NULL, x, n, y, y_stride, r0, r1);
+    } else {
+        csn_vq_direct_f32_any_ref(m, x, n, y, y_stride, r0, r1);
     }
 }

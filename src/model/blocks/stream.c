@@ -127,8 +127,8 @@ bool csn_block_streams_few(const csn_moe *moe, uint32_t top_k, uint64_t n) {
 static caisson_status run_records(const struct run *r, uint32_t n_ids, caisson_error *err) {
     const csn_warp_bank *bank = r->moe->bank;
     csn_moe_meanwhile(r->ops, r->plan, r->moe, r->mem, r->n);
-    csn_block_vq_tables(r->ops, &r->mem->vq, &bank->books[CSN_WARP_GATE], &bank->books[CSN_WARP_UP],
-                        r->x, r->n);
+    csn_block_vq_begin(r->ops, &r->mem->vq, &bank->books[CSN_WARP_GATE], &bank->books[CSN_WARP_UP],
+                       r->x, r->n);
     if (csn_block_streams_few(r->moe, r->top_k, r->n) && csn_experts_fits(r->experts, n_ids)) {
         return run_as_they_come(r, n_ids, err);
     }

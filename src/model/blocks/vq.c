@@ -20,7 +20,7 @@ uint32_t csn_vq_max_chunk(const csn_vq_sizes *sizes, csn_compute compute) {
     csn_vq_books b = shape_of(sizes);
     csn_vq_kernel k = csn_kernel_vq(&b, compute == CSN_COMPUTE_INT8);
     uint64_t n = CSN_VQ_TABLE_BYTES / (2 * k.table_nbytes(&b, sizes->hidden));
-    return n < 8 ? 8 : n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+    return k.direct != NULL ? UINT32_MAX : n < 8 ? 8 : n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
 static bool add(uint64_t *total, uint64_t n, uint64_t size, uint64_t *ret_offset) {
@@ -41,7 +41,8 @@ static bool lay_out(const csn_vq_sizes *sizes, csn_compute compute, uint32_t max
     m->in_bytes = m->kernel.table_nbytes(&b, sizes->hidden);
     m->down_bytes = m->kernel.table_nbytes(&b, sizes->width);
     *ret_total = 0;
-    return add(ret_total, 2 * (uint64_t)max_n, m->in_bytes, &at[0]) &&
+    uint64_t n_tables = m->kernel.direct != NULL && max_n > CSN_VQ_FEW ? CSN_VQ_FEW : max_n;
+    return add(ret_total, 2 * n_tables, m->in_bytes, &at[0]) &&
            add(ret_total, CSN_VQ_ROWS, m->down_bytes, &at[1]) &&
            add(ret_total, CSN_VQ_ROWS, sizes->width * sizeof(float), &at[2]) &&
            add(ret_total, CSN_VQ_ROWS, sizes->width * sizeof(float), &at[3]) &&
@@ -118,10 +119,13 @@ static void make_tables(void *ctx, unsigned i_thread, unsigned n_threads) {
     }
 }
 
-void csn_block_vq_tables(csn_ops *ops, csn_vq_memory *m, const csn_vq_books *gate,
-                         const csn_vq_books *up, const float *x, uint64_t n) {
+void csn_block_vq_begin(csn_ops *ops, csn_vq_memory *m, const csn_vq_books *gate,
+                        const csn_vq_books *up, const float *x, uint64_t n) {
     struct tables t = {.m = m, .books = {gate, up}, .x = x, .n = n};
-    csn_pool_run(ops->pool, make_tables, &t);
+    m->x = m->kernel.direct != NULL && n > CSN_VQ_FEW ? x : NULL;
+    if (m->x == NULL) {
+        csn_pool_run(ops->pool, make_tables, &t);
+    }
 }
 
 struct batch {
@@ -129,7 +133,7 @@ struct batch {
     const csn_vec *vec;
     const csn_vec_act *act;
     const csn_vq_job *jobs;
-    uint32_t n_jobs;
+    uint32_t n_jobs, n_results;
     uint64_t up_grain, down_grain; /* rows of a unit */
     _Atomic uint64_t next;
 };
@@ -201,10 +205,83 @@ static void run_down(void *ctx, unsigned i_thread, unsigned n_threads) {
     run_units(b, units(b->m->sizes.hidden, b->down_grain), down_unit);
 }
 
+/* ---- without tables ---- */
+
+/* Rows of a unit when n matrices of n_rows give each thread one: what a call makes of its vectors
+ * serves all its rows. */
+static uint64_t direct_grain(uint64_t n, uint64_t n_rows, unsigned n_threads) {
+    return units(units(n_rows, units(n_threads, n)), CSN_VQ_BLOCK) * CSN_VQ_BLOCK;
+}
+
+static void direct_gate_up_unit(const struct batch *b, const csn_vq_job *job, uint64_t unit) {
+    const csn_vq_memory *m = b->m;
+    const csn_vq_matrix *of = unit % 2 == 0 ? &job->gate : &job->up;
+    float *y = (unit % 2 == 0 ? m->gate : m->up) + job->first * (uint64_t)m->sizes.width;
+    const float *x[CSN_VQ_ROWS];
+    uint64_t r0;
+    uint64_t r1;
+    part(unit / 2, b->up_grain, m->sizes.width, &r0, &r1);
+    for (uint32_t i = 0; i < job->n; i++) {
+        x[i] = m->x + job->rows[i] * (uint64_t)m->sizes.hidden;
+    }
+    m->kernel.direct(of, x, job->n, y, m->sizes.width, r0, r1);
+}
+
+static void direct_down_unit(const struct batch *b, const csn_vq_job *job, uint64_t unit) {
+    const csn_vq_memory *m = b->m;
+    const float *x[CSN_VQ_ROWS];
+    uint64_t r0;
+    uint64_t r1;
+    part(unit, b->down_grain, m->sizes.hidden, &r0, &r1);
+    for (uint32_t i = 0; i < job->n; i++) {
+        x[i] = m->gate + (job->first + (uint64_t)i) * m->sizes.width;
+    }
+    m->kernel.direct(&job->down, x, job->n, m->y + job->first * (uint64_t)m->sizes.hidden,
+                     m->sizes.hidden, r0, r1);
+}
+
+static void run_direct_gate_up(void *ctx, unsigned i_thread, unsigned n_threads) {
+    struct batch *b = ctx;
+    (void)i_thread;
+    (void)n_threads;
+    run_units(b, 2 * units(b->m->sizes.width, b->up_grain), direct_gate_up_unit);
+}
+
+static void run_direct_act(void *ctx, unsigned i_thread, unsigned n_threads) {
+    struct batch *b = ctx;
+    uint64_t width = b->m->sizes.width;
+    for (uint64_t i = i_thread; i < b->n_results; i += n_threads) {
+        b->vec->act_mul(b->act, b->m->gate + i * width, b->m->up + i * width, width);
+    }
+}
+
+static void run_direct_down(void *ctx, unsigned i_thread, unsigned n_threads) {
+    struct batch *b = ctx;
+    (void)i_thread;
+    (void)n_threads;
+    run_units(b, units(b->m->sizes.hidden, b->down_grain), direct_down_unit);
+}
+
+static void run_direct(csn_ops *ops, struct batch *b) {
+    const csn_vq_job *last = &b->jobs[b->n_jobs - 1];
+    const unsigned n_threads = csn_pool_n_threads(ops->pool);
+    b->n_results = last->first + last->n;
+    b->up_grain = direct_grain(2 * (uint64_t)b->n_jobs, b->m->sizes.width, n_threads);
+    b->down_grain = direct_grain(b->n_jobs, b->m->sizes.hidden, n_threads);
+    csn_pool_run(ops->pool, run_direct_gate_up, b);
+    csn_pool_run(ops->pool, run_direct_act, b);
+    atomic_store_explicit(&b->next, 0, memory_order_relaxed);
+    csn_pool_run(ops->pool, run_direct_down, b);
+}
+
 void csn_block_vq_run(csn_ops *ops, csn_vq_memory *m, const csn_vec_act *act,
                       const csn_vq_job *jobs, uint32_t n_jobs) {
     struct batch b = {.m = m, .vec = ops->vec, .act = act, .jobs = jobs, .n_jobs = n_jobs};
     if (n_jobs == 0) {
+        return;
+    }
+    if (m->x != NULL) {
+        run_direct(ops, &b);
         return;
     }
     const unsigned n_threads = csn_pool_n_threads(ops->pool);

@@ -55,6 +55,18 @@ static void multiply(const csn_vq_kernel *k, const csn_vq_matrix *m, const float
     }
 }
 
+/* Without tables: the same bits, where there is such a kernel. */
+static void multiply_directly(csn_vq_direct_fn direct, const csn_vq_matrix *m, const float *x,
+                              uint32_t n, uint64_t r0, uint64_t r1, float *y) {
+    enum { MOST = 64 };
+    const float *vectors[MOST];
+    assert_true(n <= MOST);
+    for (uint32_t i = 0; i < n; i++) {
+        vectors[i] = x + (size_t)i * m->cols;
+    }
+    direct(m, vectors, n, y, m->rows, r0, r1);
+}
+
 /* ---- against numpy ---- */
 
 static void equals_numpy(void **state) {
@@ -66,6 +78,9 @@ static void equals_numpy(void **state) {
     if (!g.books.is_packed) {
         multiply(&ref_f32, &g.m, g.x, g.n, true, 0, g.m.rows, y);
         assert_memory_equal(y, g.y[0], bytes);
+        memset(y, 0xA5, bytes);
+        multiply_directly(csn_vq_direct_f32_any_ref, &g.m, g.x, g.n, 0, g.m.rows, y);
+        assert_memory_equal(y, g.y[0], bytes);
     }
     multiply(&ref_i8, &g.m, g.x, g.n, true, 0, g.m.rows, y);
     assert_memory_equal(y, g.y[1], bytes);
@@ -73,6 +88,11 @@ static void equals_numpy(void **state) {
     assert_int_equal(best.is_int8, g.books.is_packed);
     multiply(&best, &g.m, g.x, g.n, false, 0, g.m.rows, y);
     assert_memory_equal(y, g.y[best.is_int8], bytes);
+    if (best.direct != NULL) {
+        memset(y, 0xA5, bytes);
+        multiply_directly(best.direct, &g.m, g.x, g.n, 0, g.m.rows, y);
+        assert_memory_equal(y, g.y[0], bytes);
+    }
     free(y);
     vq_golden_close(&g);
 }
@@ -128,7 +148,11 @@ static void check(const struct form *form, uint32_t rows, uint32_t cols, uint32_
     uint64_t r1 = below(2) != 0 ? rows : r0 + below((uint32_t)(rows - r0)) + 1;
     csn_vq_kernel best = csn_kernel_vq(&b, is_int8);
     multiply(best.is_int8 ? &ref_i8 : &ref_f32, &m, x, n, true, r0, r1, want);
-    multiply(&best, &m, x, n, below(2) != 0, r0, r1, y);
+    if (best.direct != NULL && below(2) != 0) {
+        multiply_directly(best.direct, &m, x, n, r0, r1, y);
+    } else {
+        multiply(&best, &m, x, n, below(2) != 0, r0, r1, y);
+    }
     for (uint64_t i = 0; i < (uint64_t)n * rows; i++) {
         if (memcmp(&y[i], &want[i], sizeof(float)) != 0 && !(isnan(y[i]) && isnan(want[i]))) {
             fail_msg("stages %u entries %u packed %d, %u x %u, block %u, n %u, pattern %d: output "
