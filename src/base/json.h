@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON: reading (a wrapper over yyjson, the only file that includes it is json.c) and writing.
+/* JSON: reading (json.c, a wrapper over yyjson and the only file that includes it) and writing
+ * (json_write.c).
  *
  * Reading is strict: UTF-8, no comments, no trailing bytes, no NaN, depth and number of values
  * within caisson/limits.h; with CSN_JSON_UNIQUE a key given twice in one object is refused. Values

@@ -13,7 +13,7 @@ enum {
     CSN_WARP_MAX_NAME = 127,     /* of a tensor */
     CSN_WARP_MAX_FILE_NAME = 63, /* of a bank */
     CSN_WARP_BOOK_HEADER = 16,
-    CSN_WARP_MAX_BOOKS = 65535
+    CSN_WARP_MAX_BOOKS = 65535 /* a record has 16 bits for the number of its first one */
 };
 
 /* fmt bytes of expert records and codebooks (facts 4, 5). */
