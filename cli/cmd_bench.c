@@ -79,12 +79,9 @@ static int measure(job *j, uint32_t n, bool one_by_one, result *ret) {
 static void put_result(csn_jw *w, const char *key, const result *r) {
     csn_jw_key(w, csn_str_from(key));
     csn_jw_object(w);
-    csn_jw_key(w, CSN_STR("n"));
-    csn_jw_u64(w, r->n);
-    csn_jw_key(w, CSN_STR("tokens_per_s"));
-    csn_jw_f64(w, r->mean);
-    csn_jw_key(w, CSN_STR("stddev"));
-    csn_jw_f64(w, r->deviation);
+    csn_jw_put_u64(w, "n", r->n);
+    csn_jw_put_f64(w, "tokens_per_s", r->mean);
+    csn_jw_put_f64(w, "stddev", r->deviation);
     csn_jw_object_end(w);
 }
 
@@ -109,16 +106,11 @@ static int print_result(const job *j, const caisson_model *model, const result *
     csn_jw_object(&w);
     put_result(&w, "pp", pp);
     put_result(&w, "tg", tg);
-    csn_jw_key(&w, CSN_STR("weight_bytes_per_token"));
-    csn_jw_u64(&w, bytes);
-    csn_jw_key(&w, CSN_STR("expert_bytes_per_token"));
-    csn_jw_f64(&w, tg->expert_bytes);
-    csn_jw_key(&w, CSN_STR("threads"));
-    csn_jw_u64(&w, threads);
-    csn_jw_key(&w, CSN_STR("compute"));
-    csn_jw_str(&w, csn_str_from(cli_text(j->args, "compute", "int8")));
-    csn_jw_key(&w, CSN_STR("cpu_has_fma"));
-    csn_jw_bool(&w, csn_cpu_has_fma());
+    csn_jw_put_u64(&w, "weight_bytes_per_token", bytes);
+    csn_jw_put_f64(&w, "expert_bytes_per_token", tg->expert_bytes);
+    csn_jw_put_u64(&w, "threads", threads);
+    csn_jw_put_str(&w, "compute", csn_str_from(cli_text(j->args, "compute", "int8")));
+    csn_jw_put_bool(&w, "cpu_has_fma", csn_cpu_has_fma());
     cli_put_stats(&w, model);
     csn_jw_object_end(&w);
     int rc = CLI_OK;

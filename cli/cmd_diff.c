@@ -18,24 +18,6 @@ static void put(csn_str s) {
     cli_put_printable(stdout, s.ptr, s.len);
 }
 
-static csn_str text_of(const csn_jval *object, const char *key) {
-    csn_str s = {"", 0};
-    (void)csn_jval_str(csn_jval_get(object, key), &s);
-    return s;
-}
-
-static uint64_t number_of(const csn_jval *object, const char *key) {
-    uint64_t v = 0;
-    (void)csn_jval_u64(csn_jval_get(object, key), &v);
-    return v;
-}
-
-static double real_of(const csn_jval *object, const char *key) {
-    double v = 0;
-    (void)csn_jval_f64(csn_jval_get(object, key), &v);
-    return v;
-}
-
 /* A value in one line, cut where it gets long. */
 static void put_value(const csn_jval *v) {
     enum { MOST = 60 };
@@ -53,7 +35,7 @@ static void put_value(const csn_jval *v) {
 static void print_header(const csn_jval *list) {
     for (csn_jiter it = csn_jval_iter(list); csn_jiter_next(&it);) {
         fputs("header   ", stdout);
-        put(text_of(it.value, "key"));
+        put(csn_jval_text_of(it.value, "key"));
         fputs(": ", stdout);
         put_value(csn_jval_get(it.value, "a"));
         fputs(" -> ", stdout);
@@ -65,14 +47,14 @@ static void print_header(const csn_jval *list) {
 static void print_sections(const csn_jval *list) {
     for (csn_jiter it = csn_jval_iter(list); csn_jiter_next(&it);) {
         fputs("section  ", stdout);
-        put(text_of(it.value, "name"));
-        printf(": %" PRIu64 " bytes -> %" PRIu64 " bytes\n", number_of(it.value, "bytes_a"),
-               number_of(it.value, "bytes_b"));
+        put(csn_jval_text_of(it.value, "name"));
+        printf(": %" PRIu64 " bytes -> %" PRIu64 " bytes\n",
+               csn_jval_number_of(it.value, "bytes_a"), csn_jval_number_of(it.value, "bytes_b"));
     }
 }
 
 static void print_side(const csn_jval *side) {
-    put(text_of(side, "dtype"));
+    put(csn_jval_text_of(side, "dtype"));
     putchar(' ');
     for (csn_jiter it = csn_jval_iter(csn_jval_get(side, "shape")); csn_jiter_next(&it);) {
         uint64_t n = 0;
@@ -83,7 +65,7 @@ static void print_side(const csn_jval *side) {
 
 static void print_changed(const csn_jval *t) {
     fputs("changed  ", stdout);
-    put(text_of(t, "name"));
+    put(csn_jval_text_of(t, "name"));
     fputs(": ", stdout);
     print_side(csn_jval_get(t, "a"));
     fputs(" -> ", stdout);
@@ -91,8 +73,8 @@ static void print_changed(const csn_jval *t) {
     const csn_jval *v = csn_jval_get(t, "values");
     if (csn_jval_kind(v) == CSN_JSON_OBJECT) {
         printf("; %" PRIu64 " values differ, at most by %.3g (relative %.3g), error %.3g",
-               number_of(v, "differ"), real_of(v, "max_abs"), real_of(v, "max_rel"),
-               real_of(v, "relative_error"));
+               csn_jval_number_of(v, "differ"), csn_jval_real_of(v, "max_abs"),
+               csn_jval_real_of(v, "max_rel"), csn_jval_real_of(v, "relative_error"));
     }
     putchar('\n');
 }
@@ -131,10 +113,11 @@ static void print_human(const csn_jval *root) {
     printf("tensors  %" PRIu64
            " the same (%s), %zu changed, %zu only in A, %zu only in B; B shares "
            "%s with A\n",
-           number_of(t, "same"), cli_bytes_text(number_of(t, "same_bytes"), same, sizeof(same)),
+           csn_jval_number_of(t, "same"),
+           cli_bytes_text(csn_jval_number_of(t, "same_bytes"), same, sizeof(same)),
            csn_jval_len(changed), csn_jval_len(csn_jval_get(t, "only_a")),
            csn_jval_len(csn_jval_get(t, "only_b")),
-           cli_bytes_text(number_of(t, "shared_bytes"), shared, sizeof(shared)));
+           cli_bytes_text(csn_jval_number_of(t, "shared_bytes"), shared, sizeof(shared)));
 }
 
 static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {

@@ -59,8 +59,7 @@ static void put_position(job *j, uint32_t i, const float *logits) {
     find_top(logits, j->n_vocab, j->k, j->top);
     csn_jw *w = j->w;
     csn_jw_object(w);
-    csn_jw_key(w, CSN_STR("i"));
-    csn_jw_u64(w, i);
+    csn_jw_put_u64(w, "i", i);
     csn_jw_key(w, CSN_STR("argmax"));
     csn_jw_i64(w, j->top[0].id);
     csn_jw_key(w, CSN_STR("top"));
@@ -69,8 +68,7 @@ static void put_position(job *j, uint32_t i, const float *logits) {
         csn_jw_object(w);
         csn_jw_key(w, CSN_STR("id"));
         csn_jw_i64(w, j->top[t].id);
-        csn_jw_key(w, CSN_STR("logit"));
-        csn_jw_f32(w, j->top[t].logit);
+        csn_jw_put_f32(w, "logit", j->top[t].logit);
         csn_jw_object_end(w);
     }
     csn_jw_array_end(w);
@@ -225,8 +223,7 @@ static int eval_model(const cli_args *args, caisson_model *model, const int32_t 
         rc = cli_fail_text(args, "out of memory");
     } else {
         csn_jw_object(&w);
-        csn_jw_key(&w, CSN_STR("n_vocab"));
-        csn_jw_u64(&w, n_vocab);
+        csn_jw_put_u64(&w, "n_vocab", n_vocab);
         rc = eval(&j, ids, n, n_decode, generated);
         if (rc == CLI_OK) {
             rc = save_session(&j);

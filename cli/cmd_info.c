@@ -32,33 +32,25 @@ static void put_value(const csn_jval *v) {
     csn_buf_free(&out);
 }
 
-static uint64_t get_u64(const csn_jval *object, const char *key) {
-    uint64_t v = 0;
-    (void)csn_jval_u64(csn_jval_get(object, key), &v);
-    return v;
-}
-
 /* What only a .waste directory has. */
 static void print_waste(const csn_jval *root) {
     char size[32];
     const csn_jval *files = csn_jval_get(csn_jval_get(root, "container"), "files");
     for (csn_jiter it = csn_jval_iter(files); csn_jiter_next(&it);) {
-        csn_str name = {0};
-        (void)csn_jval_str(csn_jval_get(it.value, "name"), &name);
         fputs("  ", stdout);
-        put_str(name);
-        printf("  %s\n", cli_bytes_text(get_u64(it.value, "bytes"), size, sizeof(size)));
+        put_str(csn_jval_text_of(it.value, "name"));
+        printf("  %s\n", cli_bytes_text(csn_jval_number_of(it.value, "bytes"), size, sizeof(size)));
     }
     const csn_jval *experts = csn_jval_get(root, "experts");
     if (experts != NULL) {
         const csn_jval *parameters = csn_jval_get(root, "parameters");
         printf("parameters  %" PRIu64 ", of which one token uses %" PRIu64 "\n",
-               get_u64(parameters, "total"), get_u64(parameters, "active"));
+               csn_jval_number_of(parameters, "total"), csn_jval_number_of(parameters, "active"));
         printf("experts     %" PRIu64 " in each of %" PRIu64 " layers, %" PRIu64
                " a token, %s each\n",
-               get_u64(experts, "per_layer"), get_u64(experts, "layers"),
-               get_u64(experts, "per_token"),
-               cli_bytes_text(get_u64(experts, "record_bytes"), size, sizeof(size)));
+               csn_jval_number_of(experts, "per_layer"), csn_jval_number_of(experts, "layers"),
+               csn_jval_number_of(experts, "per_token"),
+               cli_bytes_text(csn_jval_number_of(experts, "record_bytes"), size, sizeof(size)));
     }
 }
 
@@ -67,18 +59,18 @@ static void print_container(const csn_jval *root) {
     char size[32];
     fputs("container   ", stdout);
     put_value(csn_jval_get(c, "format"));
-    printf(", version %" PRIu64 ", ", get_u64(c, "version"));
-    fputs(cli_bytes_text(get_u64(c, "bytes"), size, sizeof(size)), stdout);
+    printf(", version %" PRIu64 ", ", csn_jval_number_of(c, "version"));
+    fputs(cli_bytes_text(csn_jval_number_of(c, "bytes"), size, sizeof(size)), stdout);
     const csn_jval *shards = csn_jval_get(c, "shards");
     if (csn_jval_len(shards) > 0) {
         printf(" in %zu shards; of the first:", csn_jval_len(shards));
     }
     putchar('\n');
     for (csn_jiter it = csn_jval_iter(csn_jval_get(c, "sections")); csn_jiter_next(&it);) {
-        csn_str name = {0};
-        (void)csn_jval_str(csn_jval_get(it.value, "name"), &name);
-        printf("  %-10.*s at %-12" PRIu64 " %s\n", CSN_STR_ARGS(name), get_u64(it.value, "offset"),
-               cli_bytes_text(get_u64(it.value, "bytes"), size, sizeof(size)));
+        csn_str name = csn_jval_text_of(it.value, "name");
+        printf("  %-10.*s at %-12" PRIu64 " %s\n", CSN_STR_ARGS(name),
+               csn_jval_number_of(it.value, "offset"),
+               cli_bytes_text(csn_jval_number_of(it.value, "bytes"), size, sizeof(size)));
     }
     print_waste(root);
     const csn_jval *features = csn_jval_get(root, "features");
@@ -110,22 +102,23 @@ static void print_members(const csn_jval *object) {
 static void print_tensors(const csn_jval *root) {
     const csn_jval *t = csn_jval_get(root, "tensors");
     char size[32];
-    printf("tensors     %" PRIu64 ", %" PRIu64 " values, %s\n", get_u64(t, "n"),
-           get_u64(t, "values"), cli_bytes_text(get_u64(t, "bytes"), size, sizeof(size)));
+    printf("tensors     %" PRIu64 ", %" PRIu64 " values, %s\n", csn_jval_number_of(t, "n"),
+           csn_jval_number_of(t, "values"),
+           cli_bytes_text(csn_jval_number_of(t, "bytes"), size, sizeof(size)));
     for (csn_jiter it = csn_jval_iter(csn_jval_get(t, "by_dtype")); csn_jiter_next(&it);) {
-        csn_str dtype = {0};
-        (void)csn_jval_str(csn_jval_get(it.value, "dtype"), &dtype);
-        printf("  %-10.*s %6" PRIu64 " tensors  %s\n", CSN_STR_ARGS(dtype), get_u64(it.value, "n"),
-               cli_bytes_text(get_u64(it.value, "bytes"), size, sizeof(size)));
+        csn_str dtype = csn_jval_text_of(it.value, "dtype");
+        printf("  %-10.*s %6" PRIu64 " tensors  %s\n", CSN_STR_ARGS(dtype),
+               csn_jval_number_of(it.value, "n"),
+               cli_bytes_text(csn_jval_number_of(it.value, "bytes"), size, sizeof(size)));
     }
 }
 
 static void print_chat(const csn_jval *root) {
     char size[32];
     const csn_jval *chat = csn_jval_get(root, "chat");
-    uint64_t n = get_u64(csn_jval_get(root, "tokenizer"), "bytes");
+    uint64_t n = csn_jval_number_of(csn_jval_get(root, "tokenizer"), "bytes");
     printf("tokenizer   %s\n", n == 0 ? "none in the file" : cli_bytes_text(n, size, sizeof(size)));
-    n = get_u64(chat, "template_bytes");
+    n = csn_jval_number_of(chat, "template_bytes");
     printf("template    %s\n",
            n == 0 ? "none in the file (ChatML is used)" : cli_bytes_text(n, size, sizeof(size)));
     fputs("end tokens  ", stdout);
@@ -261,7 +254,7 @@ static int print_human(const cli_args *args, const csn_jval *root) {
     }
     char size[32];
     printf("runs        yes; one token reads %s of weights\n",
-           cli_bytes_text(get_u64(root, "weight_bytes_per_token"), size, sizeof(size)));
+           cli_bytes_text(csn_jval_number_of(root, "weight_bytes_per_token"), size, sizeof(size)));
     return print_layers(args, csn_jval_get(root, "layers"));
 }
 

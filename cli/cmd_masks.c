@@ -17,37 +17,23 @@ static void put(csn_str s) {
     cli_put_printable(stdout, s.ptr, s.len);
 }
 
-static csn_str text_of(const csn_jval *object, const char *key) {
-    csn_str s = {"", 0};
-    (void)csn_jval_str(csn_jval_get(object, key), &s);
-    return s;
-}
-
-static uint64_t number_of(const csn_jval *object, const char *key) {
-    uint64_t v = 0;
-    (void)csn_jval_u64(csn_jval_get(object, key), &v);
-    return v;
-}
-
 static void print_line(const csn_jval *mask, csn_str default_task) {
-    double sparsity = 0;
-    (void)csn_jval_f64(csn_jval_get(mask, "sparsity"), &sparsity);
     const csn_jval *quality = csn_jval_get(mask, "quality");
-    csn_str name = text_of(mask, "name");
+    csn_str name = csn_jval_text_of(mask, "name");
     putchar(csn_str_eq(name, default_task) ? '*' : ' ');
     putchar(' ');
     put(name);
-    printf("  %" PRIu64 "  ", number_of(mask, "task_id"));
-    put(text_of(mask, "priority"));
-    printf("  sparsity %.1f %%  quality ", sparsity * 100);
+    printf("  %" PRIu64 "  ", csn_jval_number_of(mask, "task_id"));
+    put(csn_jval_text_of(mask, "priority"));
+    printf("  sparsity %.1f %%  quality ", csn_jval_real_of(mask, "sparsity") * 100);
     double value = 0;
     if (csn_jval_f64(csn_jval_get(quality, "value"), &value)) {
-        put(text_of(quality, "metric"));
+        put(csn_jval_text_of(quality, "metric"));
         printf(" %.4g", value);
     } else {
         fputs("not measured", stdout);
     }
-    csn_str description = text_of(mask, "description");
+    csn_str description = csn_jval_text_of(mask, "description");
     if (description.len > 0) {
         fputs("  ", stdout);
         put(description);
@@ -61,8 +47,8 @@ static void print_layers(const csn_jval *mask) {
         bool on = false;
         uint64_t experts;
         (void)csn_jval_bool(csn_jval_get(it.value, "on"), &on);
-        printf("%5" PRIu64 "  %-3s  %5" PRIu64 " ", number_of(it.value, "layer"), on ? "yes" : "no",
-               number_of(it.value, "heads"));
+        printf("%5" PRIu64 "  %-3s  %5" PRIu64 " ", csn_jval_number_of(it.value, "layer"),
+               on ? "yes" : "no", csn_jval_number_of(it.value, "heads"));
         csn_jiter visit = csn_jval_iter(csn_jval_get(it.value, "neurons"));
         while (csn_jiter_next(&visit)) {
             uint64_t n = 0;
@@ -94,20 +80,20 @@ static int list(const cli_args *args, const csn_jval *all) {
         return CLI_OK;
     }
     for (csn_jiter it = csn_jval_iter(masks); csn_jiter_next(&it);) {
-        print_line(it.value, text_of(all, "default_task"));
+        print_line(it.value, csn_jval_text_of(all, "default_task"));
     }
     return CLI_OK;
 }
 
 static int show(const cli_args *args, const csn_jval *all, const char *name) {
     for (csn_jiter it = csn_jval_iter(csn_jval_get(all, "masks")); csn_jiter_next(&it);) {
-        if (!csn_str_is(text_of(it.value, "name"), name)) {
+        if (!csn_str_is(csn_jval_text_of(it.value, "name"), name)) {
             continue;
         }
         if (cli_has(args, "json")) {
             return print_json(args, it.value);
         }
-        print_line(it.value, text_of(all, "default_task"));
+        print_line(it.value, csn_jval_text_of(all, "default_task"));
         print_layers(it.value);
         return CLI_OK;
     }
@@ -187,10 +173,8 @@ static int make(const cli_args *args, const char *path, const char *name) {
         csn_buf out = CSN_BUF_INIT(4096);
         csn_jw w = csn_jw_begin(&out, &err);
         csn_jw_object(&w);
-        csn_jw_key(&w, CSN_STR("name"));
-        csn_jw_str(&w, csn_str_from(name));
-        csn_jw_key(&w, CSN_STR("sparsity"));
-        csn_jw_f32(&w, sparsity);
+        csn_jw_put_str(&w, "name", csn_str_from(name));
+        csn_jw_put_f32(&w, "sparsity", sparsity);
         csn_jw_object_end(&w);
         return cli_put_json(args, &w, &out, &err);
     }
@@ -211,14 +195,10 @@ static int print_measured(const cli_args *args, const char *name, const caisson_
     csn_buf out = CSN_BUF_INIT(4096);
     csn_jw w = csn_jw_begin(&out, &err);
     csn_jw_object(&w);
-    csn_jw_key(&w, CSN_STR("metric"));
-    csn_jw_str(&w, csn_str_from(q->metric));
-    csn_jw_key(&w, CSN_STR("value"));
-    csn_jw_f64(&w, q->value);
-    csn_jw_key(&w, CSN_STR("baseline_dense"));
-    csn_jw_f64(&w, q->baseline_dense);
-    csn_jw_key(&w, CSN_STR("n_samples"));
-    csn_jw_u64(&w, q->n_samples);
+    csn_jw_put_str(&w, "metric", csn_str_from(q->metric));
+    csn_jw_put_f64(&w, "value", q->value);
+    csn_jw_put_f64(&w, "baseline_dense", q->baseline_dense);
+    csn_jw_put_u64(&w, "n_samples", q->n_samples);
     csn_jw_object_end(&w);
     return cli_put_json(args, &w, &out, &err);
 }

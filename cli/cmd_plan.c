@@ -10,35 +10,29 @@
 
 enum { MAX_JSON = 1 << 16 };
 
-static void put_u64(csn_jw *w, const char *key, uint64_t v) {
-    csn_jw_key(w, csn_str_from(key));
-    csn_jw_u64(w, v);
-}
-
 static int print_json(const cli_args *args, const caisson_memory_plan *p) {
     caisson_error err;
     csn_buf out = CSN_BUF_INIT(MAX_JSON);
     csn_jw w = csn_jw_begin(&out, &err);
     csn_jw_object(&w);
-    put_u64(&w, "ctx", p->n_ctx);
-    put_u64(&w, "weights_bytes", p->weights_bytes);
-    put_u64(&w, "skill_bytes", p->skill_bytes);
-    put_u64(&w, "kv_bytes", p->kv_bytes);
-    put_u64(&w, "buffer_bytes", p->buffer_bytes);
-    put_u64(&w, "min_cache_bytes", p->min_cache_bytes);
-    put_u64(&w, "min_trunk_bytes", p->min_trunk_bytes);
-    put_u64(&w, "floor_bytes", p->floor_bytes);
-    put_u64(&w, "resident_bytes", p->resident_bytes);
-    put_u64(&w, "limit_bytes", p->limit_bytes);
-    csn_jw_key(&w, CSN_STR("limit_by"));
-    csn_jw_str(&w, csn_str_from(p->limit_by));
-    put_u64(&w, "budget_bytes", p->budget_bytes);
-    put_u64(&w, "cache_bytes", p->cache_bytes);
-    put_u64(&w, "trunk_bytes", p->trunk_bytes);
-    put_u64(&w, "bytes_per_token", p->bytes_per_token);
-    put_u64(&w, "read_bytes_per_token", p->read_bytes_per_token);
-    put_u64(&w, "read_trunk_bytes_per_token", p->read_trunk_bytes_per_token);
-    put_u64(&w, "disk_bytes_per_s", (uint64_t)p->disk_bytes_per_s);
+    csn_jw_put_u64(&w, "ctx", p->n_ctx);
+    csn_jw_put_u64(&w, "weights_bytes", p->weights_bytes);
+    csn_jw_put_u64(&w, "skill_bytes", p->skill_bytes);
+    csn_jw_put_u64(&w, "kv_bytes", p->kv_bytes);
+    csn_jw_put_u64(&w, "buffer_bytes", p->buffer_bytes);
+    csn_jw_put_u64(&w, "min_cache_bytes", p->min_cache_bytes);
+    csn_jw_put_u64(&w, "min_trunk_bytes", p->min_trunk_bytes);
+    csn_jw_put_u64(&w, "floor_bytes", p->floor_bytes);
+    csn_jw_put_u64(&w, "resident_bytes", p->resident_bytes);
+    csn_jw_put_u64(&w, "limit_bytes", p->limit_bytes);
+    csn_jw_put_str(&w, "limit_by", csn_str_from(p->limit_by));
+    csn_jw_put_u64(&w, "budget_bytes", p->budget_bytes);
+    csn_jw_put_u64(&w, "cache_bytes", p->cache_bytes);
+    csn_jw_put_u64(&w, "trunk_bytes", p->trunk_bytes);
+    csn_jw_put_u64(&w, "bytes_per_token", p->bytes_per_token);
+    csn_jw_put_u64(&w, "read_bytes_per_token", p->read_bytes_per_token);
+    csn_jw_put_u64(&w, "read_trunk_bytes_per_token", p->read_trunk_bytes_per_token);
+    csn_jw_put_u64(&w, "disk_bytes_per_s", (uint64_t)p->disk_bytes_per_s);
     csn_jw_key(&w, CSN_STR("tokens_per_s"));
     if (p->tokens_per_s > 0) {
         csn_jw_f64(&w, p->tokens_per_s);

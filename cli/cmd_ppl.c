@@ -30,19 +30,13 @@ static int print_result(const cli_args *args, const caisson_score *t, bool has_k
     csn_buf out = CSN_BUF_INIT(4096);
     csn_jw w = csn_jw_begin(&out, &err);
     csn_jw_object(&w);
-    csn_jw_key(&w, CSN_STR("ppl"));
-    csn_jw_f64(&w, exp(nll));
-    csn_jw_key(&w, CSN_STR("nll"));
-    csn_jw_f64(&w, nll);
-    csn_jw_key(&w, CSN_STR("n_tokens"));
-    csn_jw_u64(&w, t->n);
+    csn_jw_put_f64(&w, "ppl", exp(nll));
+    csn_jw_put_f64(&w, "nll", nll);
+    csn_jw_put_u64(&w, "n_tokens", t->n);
     if (has_kl) {
-        csn_jw_key(&w, CSN_STR("kl"));
-        csn_jw_f64(&w, kl);
-        csn_jw_key(&w, CSN_STR("kl_max"));
-        csn_jw_f64(&w, t->kl_max);
-        csn_jw_key(&w, CSN_STR("same_argmax"));
-        csn_jw_f64(&w, same);
+        csn_jw_put_f64(&w, "kl", kl);
+        csn_jw_put_f64(&w, "kl_max", t->kl_max);
+        csn_jw_put_f64(&w, "same_argmax", same);
     }
     csn_jw_object_end(&w);
     int rc = CLI_OK;

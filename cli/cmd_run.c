@@ -161,24 +161,16 @@ static int print_json(job *j, const caisson_model *model, const caisson_generati
     csn_buf out = CSN_BUF_INIT(MAX_JSON);
     csn_jw w = csn_jw_begin(&out, &err);
     csn_jw_object(&w);
-    csn_jw_key(&w, CSN_STR("text"));
-    csn_jw_str(&w, csn_buf_view(&j->text));
-    csn_jw_key(&w, CSN_STR("finish"));
-    csn_jw_str(&w, csn_str_from(finish_name(g->finish)));
-    csn_jw_key(&w, CSN_STR("n_prompt"));
-    csn_jw_u64(&w, g->n_prompt);
-    csn_jw_key(&w, CSN_STR("n_generated"));
-    csn_jw_u64(&w, g->n_generated);
-    csn_jw_key(&w, CSN_STR("load_s"));
-    csn_jw_f64(&w, load_s);
-    csn_jw_key(&w, CSN_STR("first_text_s"));
-    csn_jw_f64(&w, j->first_ns != 0 ? (double)(j->first_ns - j->start_ns) * 1e-9 : 0);
-    csn_jw_key(&w, CSN_STR("prompt_tokens_per_s"));
-    csn_jw_f64(&w, per_second(g->n_prompt - g->n_reused, g->prompt_ns));
-    csn_jw_key(&w, CSN_STR("decode_tokens_per_s"));
-    csn_jw_f64(&w, per_second(g->n_decode, g->decode_ns));
-    csn_jw_key(&w, CSN_STR("seed"));
-    csn_jw_u64(&w, seed);
+    csn_jw_put_str(&w, "text", csn_buf_view(&j->text));
+    csn_jw_put_str(&w, "finish", csn_str_from(finish_name(g->finish)));
+    csn_jw_put_u64(&w, "n_prompt", g->n_prompt);
+    csn_jw_put_u64(&w, "n_generated", g->n_generated);
+    csn_jw_put_f64(&w, "load_s", load_s);
+    csn_jw_put_f64(&w, "first_text_s",
+                   j->first_ns != 0 ? (double)(j->first_ns - j->start_ns) * 1e-9 : 0);
+    csn_jw_put_f64(&w, "prompt_tokens_per_s", per_second(g->n_prompt - g->n_reused, g->prompt_ns));
+    csn_jw_put_f64(&w, "decode_tokens_per_s", per_second(g->n_decode, g->decode_ns));
+    csn_jw_put_u64(&w, "seed", seed);
     cli_put_stats(&w, model);
     if (cli_has(j->args, "trace")) {
         csn_jw_key(&w, CSN_STR("trace"));

@@ -12,31 +12,19 @@
 
 enum { MAX_JSON = 256 << 20, MAX_TOP = 1000 };
 
-static csn_str text_of(const csn_jval *object, const char *key) {
-    csn_str s = {"", 0};
-    (void)csn_jval_str(csn_jval_get(object, key), &s);
-    return s;
-}
-
-static uint64_t number_of(const csn_jval *object, const char *key) {
-    uint64_t v = 0;
-    (void)csn_jval_u64(csn_jval_get(object, key), &v);
-    return v;
-}
-
 static void put(csn_str s) {
     cli_put_printable(stdout, s.ptr, s.len);
 }
 
 static void print_skill(const csn_jval *skill) {
-    put(text_of(skill, "id"));
-    csn_str name = text_of(skill, "name");
+    put(csn_jval_text_of(skill, "id"));
+    csn_str name = csn_jval_text_of(skill, "name");
     if (name.len > 0) {
         fputs("  ", stdout);
         put(name);
     }
-    printf("  %" PRIu64 " tensors, %.1f MB, layers", number_of(skill, "tensors"),
-           (double)number_of(skill, "bytes") * 1e-6);
+    printf("  %" PRIu64 " tensors, %.1f MB, layers", csn_jval_number_of(skill, "tensors"),
+           (double)csn_jval_number_of(skill, "bytes") * 1e-6);
     const csn_jval *layers = csn_jval_get(skill, "layers");
     for (csn_jiter it = csn_jval_iter(layers); csn_jiter_next(&it);) {
         uint64_t i = 0;
@@ -46,10 +34,10 @@ static void print_skill(const csn_jval *skill) {
     const csn_jval *selection = csn_jval_get(skill, "selection");
     if (csn_jval_kind(selection) == CSN_JSON_OBJECT) {
         printf("%s, routed by rank %" PRIu64 " behind layer %" PRIu64,
-               csn_jval_len(layers) == 0 ? " not told" : "", number_of(selection, "rank"),
-               number_of(selection, "phi_layer"));
+               csn_jval_len(layers) == 0 ? " not told" : "", csn_jval_number_of(selection, "rank"),
+               csn_jval_number_of(selection, "phi_layer"));
     }
-    csn_str task = text_of(skill, "input_mask_task");
+    csn_str task = csn_jval_text_of(skill, "input_mask_task");
     if (task.len > 0) {
         fputs(", mask ", stdout);
         put(task);
@@ -60,7 +48,7 @@ static void print_skill(const csn_jval *skill) {
     if (csn_jval_f64(csn_jval_get(quality, "backbone"), &base) &&
         csn_jval_f64(csn_jval_get(quality, "overlaid"), &own)) {
         fputs(", ", stdout);
-        put(text_of(quality, "metric"));
+        put(csn_jval_text_of(quality, "metric"));
         printf(" %.4g (base %.4g)", own, base);
     } else {
         fputs(", quality not measured", stdout);

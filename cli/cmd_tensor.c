@@ -17,24 +17,18 @@ static void put_json(csn_jw *w, const caisson_tensor_info *t) {
     char hash[17];
     snprintf(hash, sizeof(hash), "%016" PRIx64, t->hash);
     csn_jw_object(w);
-    csn_jw_key(w, CSN_STR("name"));
-    csn_jw_str(w, csn_str_make(t->name, t->name_n));
-    csn_jw_key(w, CSN_STR("dtype"));
-    csn_jw_str(w, csn_str_from(t->dtype));
+    csn_jw_put_str(w, "name", csn_str_make(t->name, t->name_n));
+    csn_jw_put_str(w, "dtype", csn_str_from(t->dtype));
     csn_jw_key(w, CSN_STR("shape"));
     csn_jw_array(w);
     for (uint32_t i = 0; i < t->n_dims; i++) {
         csn_jw_u64(w, t->shape[i]);
     }
     csn_jw_array_end(w);
-    csn_jw_key(w, CSN_STR("shard"));
-    csn_jw_u64(w, (uint64_t)t->i_shard + 1);
-    csn_jw_key(w, CSN_STR("offset"));
-    csn_jw_u64(w, t->offset);
-    csn_jw_key(w, CSN_STR("bytes"));
-    csn_jw_u64(w, t->n_bytes);
-    csn_jw_key(w, CSN_STR("hash"));
-    csn_jw_str(w, csn_str_from(hash));
+    csn_jw_put_u64(w, "shard", (uint64_t)t->i_shard + 1);
+    csn_jw_put_u64(w, "offset", t->offset);
+    csn_jw_put_u64(w, "bytes", t->n_bytes);
+    csn_jw_put_str(w, "hash", csn_str_from(hash));
     csn_jw_object_end(w);
 }
 

@@ -22,12 +22,7 @@ typedef struct job {
 } job;
 
 static void put_text(csn_jw *w, const char *key, const char *text) {
-    csn_jw_key(w, csn_str_from(key));
-    if (text[0] != '\0') {
-        csn_jw_str(w, csn_str_from(text));
-    } else {
-        csn_jw_null(w);
-    }
+    csn_jw_put_str_or_null(w, key, csn_str_from(text[0] != '\0' ? text : NULL));
 }
 
 /* One line, or one object of a list. */
@@ -107,8 +102,7 @@ static int verify(job *j, const char *path, bool *ret_valid) {
     cli_progress_init(&j->progress, "B", false);
     if (j->json != NULL) {
         csn_jw_object(j->json);
-        csn_jw_key(j->json, CSN_STR("file"));
-        csn_jw_str(j->json, csn_str_from(path));
+        csn_jw_put_str(j->json, "file", csn_str_from(path));
         csn_jw_key(j->json, CSN_STR("problems"));
         csn_jw_array(j->json);
     }
@@ -135,8 +129,7 @@ static int verify(job *j, const char *path, bool *ret_valid) {
     }
     if (j->json != NULL) {
         csn_jw_array_end(j->json);
-        csn_jw_key(j->json, CSN_STR("valid"));
-        csn_jw_bool(j->json, *ret_valid);
+        csn_jw_put_bool(j->json, "valid", *ret_valid);
         put_text(j->json, "signed_by", j->is_signed ? j->signer.hex : "");
         csn_jw_object_end(j->json);
     } else if (*ret_valid) {

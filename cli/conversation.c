@@ -82,10 +82,8 @@ caisson_status cli_conversation_save(const cli_conversation *c, const char *path
     csn_jw_array(&w);
     for (size_t i = 0; i < c->n; i++) {
         csn_jw_object(&w);
-        csn_jw_key(&w, CSN_STR("role"));
-        csn_jw_str(&w, csn_str_from(c->messages[i].role));
-        csn_jw_key(&w, CSN_STR("content"));
-        csn_jw_str(&w, csn_str_from(c->messages[i].content));
+        csn_jw_put_str(&w, "role", csn_str_from(c->messages[i].role));
+        csn_jw_put_str(&w, "content", csn_str_from(c->messages[i].content));
         csn_jw_object_end(&w);
     }
     csn_jw_array_end(&w);

@@ -206,54 +206,39 @@ static void print_score(const job *j, FILE *out) {
     }
 }
 
-static void put_f64(csn_jw *w, const char *key, double value) {
-    csn_jw_key(w, csn_str_from(key));
-    csn_jw_f64(w, value);
-}
-
 static void put_score(csn_jw *w, const job *j) {
     const caisson_score *s = &j->score;
     if (s->n > 0) {
         double n = (double)s->n;
         csn_jw_key(w, CSN_STR("eval"));
         csn_jw_object(w);
-        put_f64(w, "ppl", exp(s->nll / n));
-        put_f64(w, "ppl_source", exp(j->source_score.nll / (double)j->source_score.n));
-        put_f64(w, "kl", s->kl / n);
-        put_f64(w, "kl_max", s->kl_max);
-        put_f64(w, "same_argmax", (double)s->n_same / n);
-        csn_jw_key(w, CSN_STR("n_tokens"));
-        csn_jw_u64(w, s->n);
+        csn_jw_put_f64(w, "ppl", exp(s->nll / n));
+        csn_jw_put_f64(w, "ppl_source", exp(j->source_score.nll / (double)j->source_score.n));
+        csn_jw_put_f64(w, "kl", s->kl / n);
+        csn_jw_put_f64(w, "kl_max", s->kl_max);
+        csn_jw_put_f64(w, "same_argmax", (double)s->n_same / n);
+        csn_jw_put_u64(w, "n_tokens", s->n);
         csn_jw_object_end(w);
     }
 }
 
 static void put_row(csn_jw *w, const row *r) {
     csn_jw_object(w);
-    csn_jw_key(w, CSN_STR("name"));
-    csn_jw_str(w, csn_str_from(r->name));
-    csn_jw_key(w, CSN_STR("source_name"));
-    csn_jw_str(w, csn_str_from(r->source_name));
-    csn_jw_key(w, CSN_STR("from"));
-    csn_jw_str(w, csn_str_from(r->from));
-    csn_jw_key(w, CSN_STR("to"));
-    csn_jw_str(w, csn_str_from(r->to));
+    csn_jw_put_str(w, "name", csn_str_from(r->name));
+    csn_jw_put_str(w, "source_name", csn_str_from(r->source_name));
+    csn_jw_put_str(w, "from", csn_str_from(r->from));
+    csn_jw_put_str(w, "to", csn_str_from(r->to));
     csn_jw_key(w, CSN_STR("shape"));
     csn_jw_array(w);
     for (uint32_t i = 0; i < r->n_dims; i++) {
         csn_jw_u64(w, r->shape[i]);
     }
     csn_jw_array_end(w);
-    csn_jw_key(w, CSN_STR("bytes"));
-    csn_jw_u64(w, r->n_bytes);
-    csn_jw_key(w, CSN_STR("bits_per_weight"));
-    csn_jw_f64(w, bits_of(r, 1));
-    csn_jw_key(w, CSN_STR("relative_error"));
-    csn_jw_f64(w, r->error);
-    csn_jw_key(w, CSN_STR("source_is_coarser"));
-    csn_jw_bool(w, r->coarser);
-    csn_jw_key(w, CSN_STR("kept_f32"));
-    csn_jw_bool(w, r->kept_f32);
+    csn_jw_put_u64(w, "bytes", r->n_bytes);
+    csn_jw_put_f64(w, "bits_per_weight", bits_of(r, 1));
+    csn_jw_put_f64(w, "relative_error", r->error);
+    csn_jw_put_bool(w, "source_is_coarser", r->coarser);
+    csn_jw_put_bool(w, "kept_f32", r->kept_f32);
     csn_jw_object_end(w);
 }
 
@@ -262,14 +247,10 @@ static int print_json(const job *j, FILE *out, const char *target, double second
     csn_buf buf = CSN_BUF_INIT(MAX_JSON);
     csn_jw w = csn_jw_begin(&buf, &err);
     csn_jw_object(&w);
-    csn_jw_key(&w, CSN_STR("file"));
-    csn_jw_str(&w, csn_str_from(target));
-    csn_jw_key(&w, CSN_STR("bytes"));
-    csn_jw_u64(&w, bytes_at(target));
-    csn_jw_key(&w, CSN_STR("seconds"));
-    csn_jw_f64(&w, seconds);
-    csn_jw_key(&w, CSN_STR("bits_per_weight"));
-    csn_jw_f64(&w, bits_of(j->rows, j->n));
+    csn_jw_put_str(&w, "file", csn_str_from(target));
+    csn_jw_put_u64(&w, "bytes", bytes_at(target));
+    csn_jw_put_f64(&w, "seconds", seconds);
+    csn_jw_put_f64(&w, "bits_per_weight", bits_of(j->rows, j->n));
     put_score(&w, j);
     csn_jw_key(&w, CSN_STR("tensors"));
     csn_jw_array(&w);

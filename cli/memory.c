@@ -174,27 +174,17 @@ uint64_t cli_expert_bytes(const caisson_model *model) {
     return all.bytes + all.ahead_used_bytes;
 }
 
-static void put_u64(csn_jw *w, const char *key, uint64_t v) {
-    csn_jw_key(w, csn_str_from(key));
-    csn_jw_u64(w, v);
-}
-
-static void put_f64(csn_jw *w, const char *key, double v) {
-    csn_jw_key(w, csn_str_from(key));
-    csn_jw_f64(w, v);
-}
-
 static void put_one(csn_jw *w, const caisson_expert_stats *s) {
-    put_u64(w, "hits", s->hits);
-    put_u64(w, "misses", s->misses);
-    put_u64(w, "reads", s->reads);
-    put_u64(w, "bytes_read", s->bytes);
-    put_u64(w, "ahead_reads", s->ahead_reads);
-    put_u64(w, "ahead_bytes", s->ahead_bytes);
-    put_u64(w, "ahead_used_reads", s->ahead_used_reads);
-    put_u64(w, "ahead_used_bytes", s->ahead_used_bytes);
-    put_f64(w, "stall_s", s->stall_s);
-    put_f64(w, "read_s", s->read_s);
+    csn_jw_put_u64(w, "hits", s->hits);
+    csn_jw_put_u64(w, "misses", s->misses);
+    csn_jw_put_u64(w, "reads", s->reads);
+    csn_jw_put_u64(w, "bytes_read", s->bytes);
+    csn_jw_put_u64(w, "ahead_reads", s->ahead_reads);
+    csn_jw_put_u64(w, "ahead_bytes", s->ahead_bytes);
+    csn_jw_put_u64(w, "ahead_used_reads", s->ahead_used_reads);
+    csn_jw_put_u64(w, "ahead_used_bytes", s->ahead_used_bytes);
+    csn_jw_put_f64(w, "stall_s", s->stall_s);
+    csn_jw_put_f64(w, "read_s", s->read_s);
 }
 
 static void put_trunk_stats(csn_jw *w, const caisson_model *model) {
@@ -205,13 +195,12 @@ static void put_trunk_stats(csn_jw *w, const caisson_model *model) {
     }
     csn_jw_key(w, CSN_STR("trunk"));
     csn_jw_object(w);
-    csn_jw_key(w, CSN_STR("io"));
-    csn_jw_str(w, csn_str_from(s.io));
-    put_u64(w, "parts", s.n_parts);
-    put_u64(w, "kept", s.n_kept);
-    put_u64(w, "reads", s.reads);
-    put_u64(w, "bytes_read", s.bytes);
-    put_f64(w, "stall_s", s.stall_s);
+    csn_jw_put_str(w, "io", csn_str_from(s.io));
+    csn_jw_put_u64(w, "parts", s.n_parts);
+    csn_jw_put_u64(w, "kept", s.n_kept);
+    csn_jw_put_u64(w, "reads", s.reads);
+    csn_jw_put_u64(w, "bytes_read", s.bytes);
+    csn_jw_put_f64(w, "stall_s", s.stall_s);
     csn_jw_object_end(w);
 }
 
@@ -225,9 +214,8 @@ void cli_put_stats(csn_jw *w, const caisson_model *model) {
     }
     csn_jw_key(w, CSN_STR("experts"));
     csn_jw_object(w);
-    csn_jw_key(w, CSN_STR("io"));
-    csn_jw_str(w, csn_str_from(all.io));
-    put_u64(w, "cache_bytes", all.cache_bytes);
+    csn_jw_put_str(w, "io", csn_str_from(all.io));
+    csn_jw_put_u64(w, "cache_bytes", all.cache_bytes);
     put_one(w, &all);
     csn_jw_key(w, CSN_STR("layers"));
     csn_jw_array(w);
@@ -235,7 +223,7 @@ void cli_put_stats(csn_jw *w, const caisson_model *model) {
         caisson_expert_stats s;
         if (caisson_model_expert_stats(model, i, &s, &err) == CAISSON_OK) {
             csn_jw_object(w);
-            put_u64(w, "layer", s.layer);
+            csn_jw_put_u64(w, "layer", s.layer);
             put_one(w, &s);
             csn_jw_object_end(w);
         }

@@ -480,8 +480,7 @@ int cli_put_text(const cli_args *args, const caisson_text *text) {
     csn_buf out = CSN_BUF_INIT(SIZE_MAX);
     csn_jw w = csn_jw_begin(&out, &err);
     csn_jw_object(&w);
-    csn_jw_key(&w, CSN_STR("text"));
-    csn_jw_str(&w, csn_str_make(text->ptr, text->n));
+    csn_jw_put_str(&w, "text", csn_str_make(text->ptr, text->n));
     csn_jw_object_end(&w);
     return cli_put_json(args, &w, &out, &err);
 }

@@ -53,23 +53,17 @@ static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t to
     return !cli_interrupted();
 }
 
-static void put_u64(csn_jw *w, const char *key, uint64_t v) {
-    csn_jw_key(w, csn_str_from(key));
-    csn_jw_u64(w, v);
-}
-
 static int tell(const cli_args *args, const char *target, const caisson_rewrite_report *r) {
     if (cli_has(args, "json")) {
         caisson_error err;
         csn_buf out = CSN_BUF_INIT(1 << 20);
         csn_jw w = csn_jw_begin(&out, &err);
         csn_jw_object(&w);
-        csn_jw_key(&w, CSN_STR("output"));
-        csn_jw_str(&w, csn_str_from(target));
-        put_u64(&w, "bytes_before", r->n_bytes_before);
-        put_u64(&w, "bytes_after", r->n_bytes_after);
-        put_u64(&w, "files_before", r->n_files_before);
-        put_u64(&w, "files_after", r->n_files_after);
+        csn_jw_put_str(&w, "output", csn_str_from(target));
+        csn_jw_put_u64(&w, "bytes_before", r->n_bytes_before);
+        csn_jw_put_u64(&w, "bytes_after", r->n_bytes_after);
+        csn_jw_put_u64(&w, "files_before", r->n_files_before);
+        csn_jw_put_u64(&w, "files_after", r->n_files_after);
         csn_jw_object_end(&w);
         return cli_put_json(args, &w, &out, &err);
     }

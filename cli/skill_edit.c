@@ -49,16 +49,11 @@ static void on_tensor(void *ctx, const caisson_skill_tensor *t) {
         return;
     }
     csn_jw_object(&j->w);
-    csn_jw_key(&j->w, CSN_STR("name"));
-    csn_jw_str(&j->w, csn_str_make(t->name, t->name_n));
-    csn_jw_key(&j->w, CSN_STR("delta"));
-    csn_jw_f64(&j->w, t->delta);
-    csn_jw_key(&j->w, CSN_STR("to"));
-    csn_jw_str(&j->w, csn_str_from(t->to));
-    csn_jw_key(&j->w, CSN_STR("bytes"));
-    csn_jw_u64(&j->w, t->n_bytes);
-    csn_jw_key(&j->w, CSN_STR("relative_error"));
-    csn_jw_f64(&j->w, t->relative_error);
+    csn_jw_put_str(&j->w, "name", csn_str_make(t->name, t->name_n));
+    csn_jw_put_f64(&j->w, "delta", t->delta);
+    csn_jw_put_str(&j->w, "to", csn_str_from(t->to));
+    csn_jw_put_u64(&j->w, "bytes", t->n_bytes);
+    csn_jw_put_f64(&j->w, "relative_error", t->relative_error);
     csn_jw_object_end(&j->w);
 }
 
@@ -93,8 +88,7 @@ static int print_added(job *j, const char *path, const char *id) {
         return CLI_OK;
     }
     csn_jw_array_end(&j->w);
-    csn_jw_key(&j->w, CSN_STR("bytes"));
-    csn_jw_u64(&j->w, j->n_bytes);
+    csn_jw_put_u64(&j->w, "bytes", j->n_bytes);
     csn_jw_object_end(&j->w);
     return cli_put_json(j->args, &j->w, &j->out, &j->err);
 }
@@ -183,16 +177,11 @@ static int print_quality(const cli_args *args, const caisson_skill_quality *q) {
     csn_buf out = CSN_BUF_INIT(4096);
     csn_jw w = csn_jw_begin(&out, &err);
     csn_jw_object(&w);
-    csn_jw_key(&w, CSN_STR("metric"));
-    csn_jw_str(&w, csn_str_from(q->metric));
-    csn_jw_key(&w, CSN_STR("backbone"));
-    csn_jw_f64(&w, q->backbone);
-    csn_jw_key(&w, CSN_STR("overlaid"));
-    csn_jw_f64(&w, q->overlaid);
-    csn_jw_key(&w, CSN_STR("tokens"));
-    csn_jw_u64(&w, q->tokens);
-    csn_jw_key(&w, CSN_STR("masked"));
-    csn_jw_bool(&w, q->masked);
+    csn_jw_put_str(&w, "metric", csn_str_from(q->metric));
+    csn_jw_put_f64(&w, "backbone", q->backbone);
+    csn_jw_put_f64(&w, "overlaid", q->overlaid);
+    csn_jw_put_u64(&w, "tokens", q->tokens);
+    csn_jw_put_bool(&w, "masked", q->masked);
     csn_jw_object_end(&w);
     return cli_put_json(args, &w, &out, &err);
 }

@@ -15,23 +15,17 @@ static void put(csn_str s) {
     cli_put_printable(stdout, s.ptr, s.len);
 }
 
-static void key_f64(csn_jw *w, csn_str key, double v) {
-    csn_jw_key(w, key);
-    csn_jw_f64(w, v);
-}
-
 /* Members of an open object. */
 static void put_route(csn_jw *w, const caisson_route *r) {
     csn_jw_key(w, CSN_STR("skills"));
     csn_jw_array(w);
     for (size_t i = 0; i < r->n; i++) {
         csn_jw_object(w);
-        csn_jw_key(w, CSN_STR("id"));
-        csn_jw_str(w, csn_str_make(r->scores[i].skill, r->scores[i].skill_n));
-        key_f64(w, CSN_STR("error"), r->scores[i].error);
-        key_f64(w, CSN_STR("raw"), r->scores[i].raw);
+        csn_jw_put_str(w, "id", csn_str_make(r->scores[i].skill, r->scores[i].skill_n));
+        csn_jw_put_f64(w, "error", r->scores[i].error);
+        csn_jw_put_f64(w, "raw", r->scores[i].raw);
         if (r->is_calibrated) {
-            key_f64(w, CSN_STR("p"), r->scores[i].p);
+            csn_jw_put_f64(w, "p", r->scores[i].p);
         }
         csn_jw_object_end(w);
     }
@@ -39,14 +33,13 @@ static void put_route(csn_jw *w, const caisson_route *r) {
     csn_jw_key(w, CSN_STR("winner"));
     if (r->n > 0) {
         csn_jw_str(w, csn_str_make(r->scores[0].skill, r->scores[0].skill_n));
-        csn_jw_key(w, CSN_STR("is_novel"));
-        csn_jw_bool(w, r->is_novel);
+        csn_jw_put_bool(w, "is_novel", r->is_novel);
     } else {
         csn_jw_null(w);
     }
     if (r->is_calibrated && r->n > 0) {
-        key_f64(w, CSN_STR("margin"), r->margin);
-        key_f64(w, CSN_STR("novelty"), r->novelty);
+        csn_jw_put_f64(w, "margin", r->margin);
+        csn_jw_put_f64(w, "novelty", r->novelty);
     }
 }
 
@@ -143,11 +136,9 @@ static int print_first(const cli_args *args, const caisson_model *model, const c
             break;
         }
         csn_jw_object(&w);
-        csn_jw_key(&w, CSN_STR("id"));
-        csn_jw_u64(&w, (uint64_t)c[i].id);
-        csn_jw_key(&w, CSN_STR("text"));
-        csn_jw_str(&w, csn_str_make(text.ptr, text.n));
-        key_f64(&w, CSN_STR("p"), c[i].p);
+        csn_jw_put_u64(&w, "id", (uint64_t)c[i].id);
+        csn_jw_put_str(&w, "text", csn_str_make(text.ptr, text.n));
+        csn_jw_put_f64(&w, "p", c[i].p);
         csn_jw_object_end(&w);
         if (!json) {
             printf("%7.3f%%  ", c[i].p * 100);
@@ -157,7 +148,7 @@ static int print_first(const cli_args *args, const caisson_model *model, const c
         caisson_text_free(&text);
     }
     csn_jw_array_end(&w);
-    key_f64(&w, CSN_STR("confidence"), c[0].p);
+    csn_jw_put_f64(&w, "confidence", c[0].p);
     csn_jw_object_end(&w);
     if (rc == CLI_OK && json) {
         return cli_put_json(args, &w, &out, &err);

@@ -294,10 +294,8 @@ void cli_trace_put(const cli_trace *trace, csn_jw *w) {
         } else {
             csn_jw_f64(w, s->error);
         }
-        csn_jw_key(w, CSN_STR("is_look"));
-        csn_jw_bool(w, s->is_look);
-        csn_jw_key(w, CSN_STR("is_switch"));
-        csn_jw_bool(w, s->is_switch);
+        csn_jw_put_bool(w, "is_look", s->is_look);
+        csn_jw_put_bool(w, "is_switch", s->is_switch);
         csn_jw_object_end(w);
     }
     csn_jw_array_end(w);

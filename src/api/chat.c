@@ -54,10 +54,8 @@ static void write_messages(csn_jw *w, const caisson_chat *chat) {
     csn_jw_array(w);
     for (size_t i = 0; i < chat->n_messages; i++) {
         csn_jw_object(w);
-        csn_jw_key(w, CSN_STR("role"));
-        csn_jw_str(w, csn_str_from(chat->messages[i].role));
-        csn_jw_key(w, CSN_STR("content"));
-        csn_jw_str(w, csn_str_from(chat->messages[i].content));
+        csn_jw_put_str(w, "role", csn_str_from(chat->messages[i].role));
+        csn_jw_put_str(w, "content", csn_str_from(chat->messages[i].content));
         csn_jw_object_end(w);
     }
     csn_jw_array_end(w);
@@ -90,13 +88,11 @@ static caisson_status write_vars(const caisson_chat *chat, const csn_jval *given
         }
     }
     if (!has_prompt_flag) {
-        csn_jw_key(&w, CSN_STR("add_generation_prompt"));
-        csn_jw_bool(&w, !chat->no_generation_prompt);
+        csn_jw_put_bool(&w, "add_generation_prompt", !chat->no_generation_prompt);
     }
     for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
         if (!is_object || csn_jval_get(given, none[i]) == NULL) {
-            csn_jw_key(&w, csn_str_from(none[i]));
-            csn_jw_null(&w);
+            csn_jw_put_null(&w, none[i]);
         }
     }
     csn_jw_object_end(&w);

@@ -14,33 +14,22 @@ static const char *const feature_names[] = {
     "HOT_PACKS",  "LOOP_MASKS",   "SKILL_FILE",
 };
 
-static void key(csn_jw *w, const char *name) {
-    csn_jw_key(w, csn_str_from(name));
-}
-
-static void key_u64(csn_jw *w, const char *name, uint64_t v) {
-    key(w, name);
-    csn_jw_u64(w, v);
-}
-
 static void key_hash(csn_jw *w, const char *name, uint64_t v) {
     char text[17];
     snprintf(text, sizeof(text), "%016" PRIx64, v);
-    key(w, name);
-    csn_jw_str(w, csn_str_from(text));
+    csn_jw_put_str(w, name, csn_str_from(text));
 }
 
 /* Of a sharded model, what each file holds. */
 static void put_shards(csn_jw *w, const csn_cmf *c) {
-    key(w, "shards");
+    csn_jw_key(w, CSN_STR("shards"));
     csn_jw_array(w);
     for (uint32_t i = 0; i < c->n_files; i++) {
         const csn_cmf *f = csn_cmf_file_of(c, i);
         csn_jw_object(w);
-        key(w, "file");
-        csn_jw_str(w, csn_str_from(f->file->path));
-        key_u64(w, "bytes", f->envelope.file_bytes);
-        key_u64(w, "tensors", f->n_own);
+        csn_jw_put_str(w, "file", csn_str_from(f->file->path));
+        csn_jw_put_u64(w, "bytes", f->envelope.file_bytes);
+        csn_jw_put_u64(w, "tensors", f->n_own);
         csn_jw_object_end(w);
     }
     csn_jw_array_end(w);
@@ -52,21 +41,19 @@ static void put_container(csn_jw *w, const csn_cmf *c) {
     for (uint32_t i = 0; i < c->n_files; i++) {
         n_bytes += csn_cmf_file_of(c, i)->envelope.file_bytes;
     }
-    key(w, "container");
+    csn_jw_key(w, CSN_STR("container"));
     csn_jw_object(w);
-    key(w, "format");
-    csn_jw_str(w, CSN_STR("cmf"));
-    key_u64(w, "version", 2);
-    key_u64(w, "bytes", n_bytes);
-    key(w, "sections");
+    csn_jw_put_str(w, "format", CSN_STR("cmf"));
+    csn_jw_put_u64(w, "version", 2);
+    csn_jw_put_u64(w, "bytes", n_bytes);
+    csn_jw_key(w, CSN_STR("sections"));
     csn_jw_array(w);
     for (int i = 0; i < CSN_CMF_N_SECTIONS; i++) {
         if (e->len[i] > 0) {
             csn_jw_object(w);
-            key(w, "name");
-            csn_jw_str(w, csn_str_from(csn_cmf_section_names[i]));
-            key_u64(w, "offset", e->off[i]);
-            key_u64(w, "bytes", e->len[i]);
+            csn_jw_put_str(w, "name", csn_str_from(csn_cmf_section_names[i]));
+            csn_jw_put_u64(w, "offset", e->off[i]);
+            csn_jw_put_u64(w, "bytes", e->len[i]);
             csn_jw_object_end(w);
         }
     }
@@ -80,7 +67,7 @@ static void put_container(csn_jw *w, const csn_cmf *c) {
 }
 
 static void put_features(csn_jw *w, const csn_cmf *c) {
-    key(w, "features");
+    csn_jw_key(w, CSN_STR("features"));
     csn_jw_array(w);
     for (unsigned i = 0; i < sizeof(feature_names) / sizeof(feature_names[0]); i++) {
         if (c->envelope.required_features >> i & 1) {
@@ -115,16 +102,15 @@ static totals expert_totals(const caisson_file *f) {
 }
 
 static void put_totals(csn_jw *w, const totals *t) {
-    key_u64(w, "n", t->n);
-    key_u64(w, "bytes", t->bytes);
-    key_u64(w, "values", t->values);
+    csn_jw_put_u64(w, "n", t->n);
+    csn_jw_put_u64(w, "bytes", t->bytes);
+    csn_jw_put_u64(w, "values", t->values);
 }
 
 static void put_dtype(csn_jw *w, const char *name, const totals *t) {
     if (t->n > 0) {
         csn_jw_object(w);
-        key(w, "dtype");
-        csn_jw_str(w, csn_str_from(name));
+        csn_jw_put_str(w, "dtype", csn_str_from(name));
         put_totals(w, t);
         csn_jw_object_end(w);
     }
@@ -137,10 +123,10 @@ static void put_tensors(csn_jw *w, const caisson_file *f) {
     for (uint32_t i = 0; i < dir->n; i++) {
         add_tensor(&all, &dir->tensors[i]);
     }
-    key(w, "tensors");
+    csn_jw_key(w, CSN_STR("tensors"));
     csn_jw_object(w);
     put_totals(w, &all);
-    key(w, "by_dtype");
+    csn_jw_key(w, CSN_STR("by_dtype"));
     csn_jw_array(w);
     for (const csn_dtype *const *d = csn_dtypes; *d != NULL; d++) {
         totals t = {0};
@@ -158,31 +144,22 @@ static void put_tensors(csn_jw *w, const caisson_file *f) {
     csn_jw_object_end(w);
 }
 
-static void put_id(csn_jw *w, const char *name, int32_t id) {
-    key(w, name);
-    if (id >= 0) {
-        csn_jw_i64(w, id);
-    } else {
-        csn_jw_null(w);
-    }
-}
-
 static void put_chat(csn_jw *w, uint64_t tokenizer_bytes, const csn_chat_bundle *chat) {
-    key(w, "tokenizer");
+    csn_jw_key(w, CSN_STR("tokenizer"));
     csn_jw_object(w);
-    key_u64(w, "bytes", tokenizer_bytes);
+    csn_jw_put_u64(w, "bytes", tokenizer_bytes);
     csn_jw_object_end(w);
-    key(w, "chat");
+    csn_jw_key(w, CSN_STR("chat"));
     csn_jw_object(w);
-    key_u64(w, "template_bytes", chat->chat_template.len);
-    key(w, "eos_token_ids");
+    csn_jw_put_u64(w, "template_bytes", chat->chat_template.len);
+    csn_jw_key(w, CSN_STR("eos_token_ids"));
     csn_jw_array(w);
     for (uint32_t i = 0; i < chat->n_eos; i++) {
         csn_jw_i64(w, chat->eos_token_ids[i]);
     }
     csn_jw_array_end(w);
-    put_id(w, "bos_token_id", chat->bos_token_id);
-    put_id(w, "pad_token_id", chat->pad_token_id);
+    csn_jw_put_id(w, "bos_token_id", chat->bos_token_id);
+    csn_jw_put_id(w, "pad_token_id", chat->pad_token_id);
     csn_jw_object_end(w);
 }
 
@@ -193,17 +170,15 @@ static void put_layers(csn_jw *w, caisson_file *f) {
     if (f->model == NULL) {
         status = csn_model_new(f->store, &f->model, &why);
     }
-    key(w, "runs");
-    csn_jw_bool(w, status == CAISSON_OK);
+    csn_jw_put_bool(w, "runs", status == CAISSON_OK);
     if (status != CAISSON_OK) {
         char line[1024];
         why.file[0] = '\0'; /* the reader knows which file */
-        key(w, "why_not");
-        csn_jw_str(w, csn_str_from(caisson_error_format(&why, line, sizeof(line))));
+        csn_jw_put_str(w, "why_not", csn_str_from(caisson_error_format(&why, line, sizeof(line))));
         return;
     }
-    key_u64(w, "weight_bytes_per_token", csn_model_bytes_per_token(f->model));
-    key(w, "layers");
+    csn_jw_put_u64(w, "weight_bytes_per_token", csn_model_bytes_per_token(f->model));
+    csn_jw_key(w, CSN_STR("layers"));
     csn_jw_array(w);
     for (uint32_t i = 0; i < csn_store_arch(f->store)->n_layers; i++) {
         csn_jw_object(w);
@@ -216,16 +191,15 @@ static void put_layers(csn_jw *w, caisson_file *f) {
 static caisson_status describe_cmf(csn_jw *w, caisson_file *f, caisson_error *err) {
     put_container(w, f->cmf);
     put_features(w, f->cmf);
-    key(w, "quant_type");
-    csn_jw_str(w, f->cmf->quant_type);
-    key(w, "arch");
+    csn_jw_put_str(w, "quant_type", f->cmf->quant_type);
+    csn_jw_key(w, CSN_STR("arch"));
     csn_arch_write(&f->cmf->arch, w);
     put_tensors(w, f);
     put_chat(w, f->cmf->envelope.len[CSN_CMF_VOCAB], &f->cmf->chat);
     csn_api_put_masks(w, f->cmf);
     csn_api_put_skills(w, f->cmf);
     CSN_TRY(csn_api_put_index(w, f->cmf, err));
-    key(w, "provenance");
+    csn_jw_key(w, CSN_STR("provenance"));
     const csn_jval *provenance = csn_jval_get(f->cmf->header, "provenance");
     if (provenance != NULL) {
         csn_jw_value(w, provenance);
@@ -239,14 +213,12 @@ static caisson_status describe_warp(csn_jw *w, const caisson_file *f, caisson_er
     uint64_t tokenizer_bytes;
     CSN_TRY(csn_api_put_waste(w, f->warp, err));
     CSN_TRY(csn_warp_tokenizer_nbytes(f->warp, &tokenizer_bytes, err));
-    key(w, "quant_type");
-    csn_jw_str(w, csn_str_from(csn_api_experts_dtype(f->warp)));
-    key(w, "arch");
+    csn_jw_put_str(w, "quant_type", csn_str_from(csn_api_experts_dtype(f->warp)));
+    csn_jw_key(w, CSN_STR("arch"));
     csn_arch_write(&f->warp->arch, w);
     put_tensors(w, f);
     put_chat(w, tokenizer_bytes, &f->warp->chat);
-    key(w, "provenance");
-    csn_jw_null(w);
+    csn_jw_put_null(w, "provenance");
     return CAISSON_OK;
 }
 

@@ -3,27 +3,12 @@
  */
 #include "inspect_internal.h"
 
-static void number(csn_jw *w, csn_str key, uint64_t v) {
-    csn_jw_key(w, key);
-    csn_jw_u64(w, v);
-}
-
-static void text(csn_jw *w, csn_str key, csn_str v) {
-    csn_jw_key(w, key);
-    if (v.ptr != NULL) {
-        csn_jw_str(w, v);
-    } else {
-        csn_jw_null(w);
-    }
-}
-
 static void put_layer(csn_jw *w, const csn_arch *a, const csn_cmf_mask *m, uint32_t i) {
     csn_jw_object(w);
-    number(w, CSN_STR("layer"), i);
-    csn_jw_key(w, CSN_STR("on"));
-    csn_jw_bool(w, csn_bit(m->gates, i));
-    number(w, CSN_STR("heads"),
-           csn_bit_count(m->heads + i * csn_bit_row_bytes(a->n_heads), a->n_heads));
+    csn_jw_put_u64(w, "layer", i);
+    csn_jw_put_bool(w, "on", csn_bit(m->gates, i));
+    csn_jw_put_u64(w, "heads",
+                   csn_bit_count(m->heads + i * csn_bit_row_bytes(a->n_heads), a->n_heads));
     csn_jw_key(w, CSN_STR("neurons")); /* one a visit */
     csn_jw_array(w);
     for (uint32_t v = i; v < m->n_ffn_rows; v += a->n_layers) {
@@ -33,20 +18,19 @@ static void put_layer(csn_jw *w, const csn_arch *a, const csn_cmf_mask *m, uint3
     csn_jw_array_end(w);
     if (m->experts != NULL) {
         uint64_t n = a->moe.n_experts;
-        number(w, CSN_STR("experts"), csn_bit_count(m->experts + i * csn_bit_row_bytes(n), n));
+        csn_jw_put_u64(w, "experts", csn_bit_count(m->experts + i * csn_bit_row_bytes(n), n));
     }
     csn_jw_object_end(w);
 }
 
 static void put_mask(csn_jw *w, const csn_arch *a, const csn_cmf_mask *m) {
     csn_jw_object(w);
-    text(w, CSN_STR("name"), m->name);
-    number(w, CSN_STR("task_id"), m->task_id);
-    text(w, CSN_STR("description"), m->description);
-    text(w, CSN_STR("parent"), m->parent);
-    text(w, CSN_STR("priority"), m->priority);
-    csn_jw_key(w, CSN_STR("sparsity"));
-    csn_jw_f32(w, m->sparsity);
+    csn_jw_put_str_or_null(w, "name", m->name);
+    csn_jw_put_u64(w, "task_id", m->task_id);
+    csn_jw_put_str_or_null(w, "description", m->description);
+    csn_jw_put_str_or_null(w, "parent", m->parent);
+    csn_jw_put_str_or_null(w, "priority", m->priority);
+    csn_jw_put_f32(w, "sparsity", m->sparsity);
     csn_jw_key(w, CSN_STR("quality"));
     if (m->quality != NULL) {
         csn_jw_value(w, m->quality);
@@ -65,7 +49,8 @@ static void put_mask(csn_jw *w, const csn_arch *a, const csn_cmf_mask *m) {
 void csn_api_put_masks(csn_jw *w, const csn_cmf *c) {
     csn_jw_key(w, CSN_STR("masks"));
     csn_jw_object(w);
-    text(w, CSN_STR("default_task"), c->masks.n > 0 ? c->masks.default_task : (csn_str){0});
+    csn_jw_put_str_or_null(w, "default_task",
+                           c->masks.n > 0 ? c->masks.default_task : (csn_str){0});
     csn_jw_key(w, CSN_STR("masks"));
     csn_jw_array(w);
     for (uint32_t i = 0; i < c->masks.n; i++) {
@@ -81,9 +66,9 @@ static void put_selection(csn_jw *w, const csn_cmf_selection *s) {
         return;
     }
     csn_jw_object(w);
-    text(w, CSN_STR("metric"), s->is_unit ? CSN_STR("mse_unit") : CSN_STR("mse"));
-    number(w, CSN_STR("phi_layer"), s->phi_layer);
-    number(w, CSN_STR("rank"), s->rank);
+    csn_jw_put_str(w, "metric", s->is_unit ? CSN_STR("mse_unit") : CSN_STR("mse"));
+    csn_jw_put_u64(w, "phi_layer", s->phi_layer);
+    csn_jw_put_u64(w, "rank", s->rank);
     csn_jw_object_end(w);
 }
 
@@ -93,11 +78,11 @@ void csn_api_put_skills(csn_jw *w, const csn_cmf *c) {
     for (uint32_t i = 0; i < c->n_skills; i++) {
         const csn_cmf_skill *s = &c->skills[i];
         csn_jw_object(w);
-        text(w, CSN_STR("id"), s->id);
-        text(w, CSN_STR("name"), s->name);
-        text(w, CSN_STR("input_mask_task"), s->input_mask_task);
-        number(w, CSN_STR("tensors"), s->n_tensors);
-        number(w, CSN_STR("bytes"), s->nbytes);
+        csn_jw_put_str_or_null(w, "id", s->id);
+        csn_jw_put_str_or_null(w, "name", s->name);
+        csn_jw_put_str_or_null(w, "input_mask_task", s->input_mask_task);
+        csn_jw_put_u64(w, "tensors", s->n_tensors);
+        csn_jw_put_u64(w, "bytes", s->nbytes);
         csn_jw_key(w, CSN_STR("layers"));
         csn_jw_array(w);
         for (csn_jiter it = csn_jval_iter(csn_jval_get(s->record, "layers"));
@@ -128,8 +113,8 @@ caisson_status csn_api_put_index(csn_jw *w, csn_cmf *c, caisson_error *err) {
     csn_jw_array(w);
     while (csn_cmf_index_next(csn_buf_view(&section), &it, &e)) {
         csn_jw_object(w);
-        number(w, CSN_STR("task_id"), e.task_id);
-        number(w, CSN_STR("layer"), e.layer);
+        csn_jw_put_u64(w, "task_id", e.task_id);
+        csn_jw_put_u64(w, "layer", e.layer);
         csn_jw_key(w, CSN_STR("groups"));
         csn_jw_array(w);
         for (uint32_t i = 0; i < e.n_groups; i++) {

@@ -3,20 +3,14 @@
  */
 #include "inspect_internal.h"
 
-static void key(csn_jw *w, const char *name) {
-    csn_jw_key(w, csn_str_from(name));
-}
-
 static caisson_status put_file(csn_jw *w, csn_file *f, csn_str name, uint64_t *sum,
                                caisson_error *err) {
     uint64_t n;
     CSN_TRY(csn_file_size(f, &n, err));
     *sum += n;
     csn_jw_object(w);
-    key(w, "name");
-    csn_jw_str(w, name);
-    key(w, "bytes");
-    csn_jw_u64(w, n);
+    csn_jw_put_str(w, "name", name);
+    csn_jw_put_u64(w, "bytes", n);
     csn_jw_object_end(w);
     return CAISSON_OK;
 }
@@ -47,18 +41,17 @@ static void put_parameters(csn_jw *w, const csn_warp *warp) {
     }
     uint64_t expert = (uint64_t)CSN_WARP_N_KINDS * warp->expert_hidden * warp->expert_width;
     uint64_t embedding = (uint64_t)warp->arch.vocab_size * warp->arch.hidden_size;
-    key(w, "parameters");
+    csn_jw_key(w, CSN_STR("parameters"));
     csn_jw_object(w);
-    key(w, "total");
-    csn_jw_u64(w, trunk + expert * warp->arch.moe.n_experts * warp->n_banks);
-    key(w, "active");
-    csn_jw_u64(w, trunk + expert * warp->arch.moe.top_k * warp->n_banks -
-                      (embedding < trunk ? embedding : trunk));
+    csn_jw_put_u64(w, "total", trunk + expert * warp->arch.moe.n_experts * warp->n_banks);
+    csn_jw_put_u64(w, "active",
+                   trunk + expert * warp->arch.moe.top_k * warp->n_banks -
+                       (embedding < trunk ? embedding : trunk));
     csn_jw_object_end(w);
 }
 
 static void put_experts(csn_jw *w, const csn_warp *warp) {
-    key(w, "experts");
+    csn_jw_key(w, CSN_STR("experts"));
     csn_jw_object(w);
     const struct {
         const char *key;
@@ -74,24 +67,20 @@ static void put_experts(csn_jw *w, const csn_warp *warp) {
         {"index_block", warp->index_block},
     };
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-        key(w, members[i].key);
-        csn_jw_u64(w, members[i].value);
+        csn_jw_put_u64(w, members[i].key, members[i].value);
     }
     csn_jw_object_end(w);
 }
 
 caisson_status csn_api_put_waste(csn_jw *w, const csn_warp *warp, caisson_error *err) {
     uint64_t sum = 0;
-    key(w, "container");
+    csn_jw_key(w, CSN_STR("container"));
     csn_jw_object(w);
-    key(w, "format");
-    csn_jw_str(w, CSN_STR("waste"));
-    key(w, "version");
-    csn_jw_u64(w, 0);
-    key(w, "files");
+    csn_jw_put_str(w, "format", CSN_STR("waste"));
+    csn_jw_put_u64(w, "version", 0);
+    csn_jw_key(w, CSN_STR("files"));
     CSN_TRY(put_files(w, warp, &sum, err));
-    key(w, "bytes"); /* of trunk and banks */
-    csn_jw_u64(w, sum);
+    csn_jw_put_u64(w, "bytes", sum); /* of trunk and banks */
     csn_jw_object_end(w);
     put_parameters(w, warp);
     put_experts(w, warp);

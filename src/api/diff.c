@@ -20,15 +20,6 @@ typedef struct differ {
     caisson_error *err;
 } differ;
 
-static void key(csn_jw *w, const char *name) {
-    csn_jw_key(w, csn_str_from(name));
-}
-
-static void key_u64(csn_jw *w, const char *name, uint64_t v) {
-    key(w, name);
-    csn_jw_u64(w, v);
-}
-
 /* ---- header ---- */
 
 static caisson_status value_text(const csn_jval *v, csn_buf *ret, caisson_error *err) {
@@ -51,11 +42,10 @@ static caisson_status diff_value(differ *d, const char *outer, csn_str name, con
                                 CSN_STR_ARGS(name));
         d->differs = true;
         csn_jw_object(&d->w);
-        key(&d->w, "key");
-        csn_jw_str(&d->w, csn_buf_view(&path));
-        key(&d->w, "a");
+        csn_jw_put_str(&d->w, "key", csn_buf_view(&path));
+        csn_jw_key(&d->w, CSN_STR("a"));
         csn_jw_json(&d->w, csn_buf_view(&x));
-        key(&d->w, "b");
+        csn_jw_key(&d->w, CSN_STR("b"));
         csn_jw_json(&d->w, csn_buf_view(&y));
         csn_jw_object_end(&d->w);
     }
@@ -129,10 +119,9 @@ static caisson_status diff_section(differ *d, int section) {
     if (status == CAISSON_OK && !csn_str_eq(csn_buf_view(&x), csn_buf_view(&y))) {
         d->differs = true;
         csn_jw_object(&d->w);
-        key(&d->w, "name");
-        csn_jw_str(&d->w, csn_str_from(csn_cmf_section_names[section]));
-        key_u64(&d->w, "bytes_a", x.len);
-        key_u64(&d->w, "bytes_b", y.len);
+        csn_jw_put_str(&d->w, "name", csn_str_from(csn_cmf_section_names[section]));
+        csn_jw_put_u64(&d->w, "bytes_a", x.len);
+        csn_jw_put_u64(&d->w, "bytes_b", y.len);
         csn_jw_object_end(&d->w);
     }
     csn_buf_free(&x);
@@ -215,13 +204,12 @@ static void put_shape(csn_jw *w, const csn_shape *s) {
 }
 
 static void put_side(csn_jw *w, const char *name, const csn_tensor *t) {
-    key(w, name);
+    csn_jw_key(w, csn_str_from(name));
     csn_jw_object(w);
-    key(w, "dtype");
-    csn_jw_str(w, csn_str_from(t->dtype->name));
-    key(w, "shape");
+    csn_jw_put_str(w, "dtype", csn_str_from(t->dtype->name));
+    csn_jw_key(w, CSN_STR("shape"));
     put_shape(w, &t->shape);
-    key_u64(w, "bytes", t->nbytes);
+    csn_jw_put_u64(w, "bytes", t->nbytes);
     csn_jw_object_end(w);
 }
 
@@ -232,11 +220,10 @@ static bool is_comparable(const csn_tensor *a, const csn_tensor *b) {
 static caisson_status put_changed(differ *d, const csn_tensor *a, const csn_tensor *b) {
     csn_jw *w = &d->w;
     csn_jw_object(w);
-    key(w, "name");
-    csn_jw_str(w, a->name);
+    csn_jw_put_str(w, "name", a->name);
     put_side(w, "a", a);
     put_side(w, "b", b);
-    key(w, "values");
+    csn_jw_key(w, CSN_STR("values"));
     if (d->o->no_values || !is_comparable(a, b)) {
         csn_jw_null(w);
     } else {
@@ -244,14 +231,12 @@ static caisson_status put_changed(differ *d, const csn_tensor *a, const csn_tens
         CSN_TRY(measure(d, (uint32_t)(a - d->a->cmf->dir.tensors),
                         (uint32_t)(b - d->b->cmf->dir.tensors), &s));
         csn_jw_object(w);
-        key_u64(w, "differ", s.n_differ);
-        key(w, "max_abs");
-        csn_jw_f64(w, s.max_abs);
-        key(w, "max_rel");
-        csn_jw_f64(w, s.max_rel);
-        key(w, "relative_error");
-        csn_jw_f64(w, s.norm_a > 0 ? sqrt(s.norm_diff / s.norm_a) : sqrt(s.norm_diff));
-        key_u64(w, "not_finite", s.n_not_finite);
+        csn_jw_put_u64(w, "differ", s.n_differ);
+        csn_jw_put_f64(w, "max_abs", s.max_abs);
+        csn_jw_put_f64(w, "max_rel", s.max_rel);
+        csn_jw_put_f64(w, "relative_error",
+                       s.norm_a > 0 ? sqrt(s.norm_diff / s.norm_a) : sqrt(s.norm_diff));
+        csn_jw_put_u64(w, "not_finite", s.n_not_finite);
         csn_jw_object_end(w);
     }
     csn_jw_object_end(w);
@@ -260,7 +245,7 @@ static caisson_status put_changed(differ *d, const csn_tensor *a, const csn_tens
 
 /* The names of `c` that `other` lacks. */
 static void put_only(differ *d, const char *name, const csn_cmf *c, const csn_cmf *other) {
-    key(&d->w, name);
+    csn_jw_key(&d->w, csn_str_from(name));
     csn_jw_array(&d->w);
     for (uint32_t i = 0; i < c->dir.n; i++) {
         if (csn_directory_find(&other->dir, c->dir.tensors[i].name) == NULL) {
@@ -310,14 +295,14 @@ static caisson_status diff_tensors(differ *d) {
             d->n_total += n;
         }
     }
-    key(w, "tensors");
+    csn_jw_key(w, CSN_STR("tensors"));
     csn_jw_object(w);
-    key_u64(w, "same", n_same);
-    key_u64(w, "same_bytes", same);
-    key_u64(w, "shared_bytes", shared);
+    csn_jw_put_u64(w, "same", n_same);
+    csn_jw_put_u64(w, "same_bytes", same);
+    csn_jw_put_u64(w, "shared_bytes", shared);
     put_only(d, "only_a", a, b);
     put_only(d, "only_b", b, a);
-    key(w, "changed");
+    csn_jw_key(w, CSN_STR("changed"));
     csn_jw_array(w);
     for (uint32_t i = 0; i < a->dir.n; i++) {
         const csn_tensor *t = &a->dir.tensors[i], *u = csn_directory_find(&b->dir, t->name);
@@ -336,19 +321,18 @@ static caisson_status diff(differ *d) {
     CSN_TRY(CSN_NEW(CHUNK, &d->x, d->err));
     CSN_TRY(CSN_NEW(CHUNK, &d->y, d->err));
     csn_jw_object(w);
-    key(w, "header");
+    csn_jw_key(w, CSN_STR("header"));
     csn_jw_array(w);
     CSN_TRY(each_member(d, "", d->a->cmf->header, d->b->cmf->header, diff_top));
     csn_jw_array_end(w);
-    key(w, "sections");
+    csn_jw_key(w, CSN_STR("sections"));
     csn_jw_array(w);
     for (int i = CSN_CMF_MASKS; i <= CSN_CMF_INDEX; i++) {
         CSN_TRY(diff_section(d, i));
     }
     csn_jw_array_end(w);
     CSN_TRY(diff_tensors(d));
-    key(w, "equal");
-    csn_jw_bool(w, !d->differs);
+    csn_jw_put_bool(w, "equal", !d->differs);
     csn_jw_object_end(w);
     return csn_jw_end(w);
 }

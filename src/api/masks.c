@@ -171,16 +171,11 @@ static caisson_status put_quality(const caisson_mask_quality *q, csn_buf *out, c
     CSN_TRY(csn_api_sha256_hex(q->dataset, q->dataset_n, sha256, err));
     csn_jw w = csn_jw_begin(out, err);
     csn_jw_object(&w);
-    csn_jw_key(&w, CSN_STR("metric"));
-    csn_jw_str(&w, csn_str_from(q->metric));
-    csn_jw_key(&w, CSN_STR("value"));
-    csn_jw_f64(&w, q->value);
-    csn_jw_key(&w, CSN_STR("baseline_dense"));
-    csn_jw_f64(&w, q->baseline_dense);
-    csn_jw_key(&w, CSN_STR("n_samples"));
-    csn_jw_u64(&w, q->n_samples);
-    csn_jw_key(&w, CSN_STR("dataset_sha256"));
-    csn_jw_str(&w, csn_str_from(sha256));
+    csn_jw_put_str(&w, "metric", csn_str_from(q->metric));
+    csn_jw_put_f64(&w, "value", q->value);
+    csn_jw_put_f64(&w, "baseline_dense", q->baseline_dense);
+    csn_jw_put_u64(&w, "n_samples", q->n_samples);
+    csn_jw_put_str(&w, "dataset_sha256", csn_str_from(sha256));
     csn_jw_object_end(&w);
     return csn_jw_end(&w);
 }

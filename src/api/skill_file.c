@@ -231,22 +231,15 @@ static caisson_status write_quality(const caisson_skill_quality *q, csn_buf *out
     CSN_TRY(csn_api_sha256_hex(q->dataset, q->dataset_n, sha256, err));
     csn_jw w = csn_jw_begin(out, err);
     csn_jw_object(&w);
-    csn_jw_key(&w, CSN_STR("metric"));
-    csn_jw_str(&w, csn_str_from(q->metric));
-    csn_jw_key(&w, CSN_STR("backbone"));
-    csn_jw_f64(&w, q->backbone);
-    csn_jw_key(&w, CSN_STR("overlaid"));
-    csn_jw_f64(&w, q->overlaid);
-    csn_jw_key(&w, CSN_STR("dataset_sha256"));
-    csn_jw_str(&w, csn_str_from(sha256));
+    csn_jw_put_str(&w, "metric", csn_str_from(q->metric));
+    csn_jw_put_f64(&w, "backbone", q->backbone);
+    csn_jw_put_f64(&w, "overlaid", q->overlaid);
+    csn_jw_put_str(&w, "dataset_sha256", csn_str_from(sha256));
     if (q->file != NULL) {
-        csn_jw_key(&w, CSN_STR("file"));
-        csn_jw_str(&w, csn_str_from(q->file));
+        csn_jw_put_str(&w, "file", csn_str_from(q->file));
     }
-    csn_jw_key(&w, CSN_STR("tokens"));
-    csn_jw_u64(&w, q->tokens);
-    csn_jw_key(&w, CSN_STR("masked"));
-    csn_jw_bool(&w, q->masked);
+    csn_jw_put_u64(&w, "tokens", q->tokens);
+    csn_jw_put_bool(&w, "masked", q->masked);
     csn_jw_object_end(&w);
     return csn_jw_end(&w);
 }

@@ -299,6 +299,24 @@ bool csn_jval_f64(const csn_jval *v, double *ret) {
     return true;
 }
 
+csn_str csn_jval_text_of(const csn_jval *object, const char *key) {
+    csn_str s = {"", 0};
+    (void)csn_jval_str(csn_jval_get(object, key), &s);
+    return s;
+}
+
+uint64_t csn_jval_number_of(const csn_jval *object, const char *key) {
+    uint64_t v = 0;
+    (void)csn_jval_u64(csn_jval_get(object, key), &v);
+    return v;
+}
+
+double csn_jval_real_of(const csn_jval *object, const char *key) {
+    double v = 0;
+    (void)csn_jval_f64(csn_jval_get(object, key), &v);
+    return v;
+}
+
 csn_jiter csn_jval_iter(const csn_jval *v) {
     yyjson_val *y = (yyjson_val *)val(v);
     csn_jiter it = {.index = SIZE_MAX};

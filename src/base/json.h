@@ -48,6 +48,11 @@ bool csn_jval_i64(const csn_jval *v, int64_t *ret);  /* integers that fit */
 bool csn_jval_u64(const csn_jval *v, uint64_t *ret); /* integers that fit */
 bool csn_jval_f64(const csn_jval *v, double *ret);   /* any number */
 
+/* A member of an object; "" and 0 where it is absent or of another kind. */
+csn_str csn_jval_text_of(const csn_jval *object, const char *key);
+uint64_t csn_jval_number_of(const csn_jval *object, const char *key);
+double csn_jval_real_of(const csn_jval *object, const char *key);
+
 /* Iteration in document order:
  *   for (csn_jiter it = csn_jval_iter(v); csn_jiter_next(&it);) { it.key (objects), it.value }  */
 typedef struct csn_jiter {
@@ -87,5 +92,16 @@ void csn_jw_null(csn_jw *w);
 void csn_jw_json(csn_jw *w, csn_str json);       /* text that is one JSON value already */
 void csn_jw_value(csn_jw *w, const csn_jval *v); /* a parsed value, copied whole, key order kept */
 caisson_status csn_jw_end(csn_jw *w);            /* the first failure, or OK */
+
+/* Members of an open object: the key, then the value. */
+void csn_jw_put_str(csn_jw *w, const char *key, csn_str v);
+void csn_jw_put_str_or_null(csn_jw *w, const char *key, csn_str v); /* null: v.ptr is NULL */
+void csn_jw_put_id(csn_jw *w, const char *key, int32_t id);         /* of a token; null: below 0 */
+void csn_jw_put_u64(csn_jw *w, const char *key, uint64_t v);
+void csn_jw_put_f64(csn_jw *w, const char *key, double v);
+void csn_jw_put_f64s(csn_jw *w, const char *key, const double *v, size_t n); /* an array */
+void csn_jw_put_f32(csn_jw *w, const char *key, float v);
+void csn_jw_put_bool(csn_jw *w, const char *key, bool v);
+void csn_jw_put_null(csn_jw *w, const char *key);
 
 #endif

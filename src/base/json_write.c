@@ -219,3 +219,62 @@ void csn_jw_value(csn_jw *w, const csn_jval *v) {
 caisson_status csn_jw_end(csn_jw *w) {
     return w->status;
 }
+
+/* ---- members ---- */
+
+void csn_jw_put_str(csn_jw *w, const char *key, csn_str v) {
+    csn_jw_key(w, csn_str_from(key));
+    csn_jw_str(w, v);
+}
+
+void csn_jw_put_str_or_null(csn_jw *w, const char *key, csn_str v) {
+    csn_jw_key(w, csn_str_from(key));
+    if (v.ptr != NULL) {
+        csn_jw_str(w, v);
+    } else {
+        csn_jw_null(w);
+    }
+}
+
+void csn_jw_put_id(csn_jw *w, const char *key, int32_t id) {
+    csn_jw_key(w, csn_str_from(key));
+    if (id >= 0) {
+        csn_jw_i64(w, id);
+    } else {
+        csn_jw_null(w);
+    }
+}
+
+void csn_jw_put_u64(csn_jw *w, const char *key, uint64_t v) {
+    csn_jw_key(w, csn_str_from(key));
+    csn_jw_u64(w, v);
+}
+
+void csn_jw_put_f64(csn_jw *w, const char *key, double v) {
+    csn_jw_key(w, csn_str_from(key));
+    csn_jw_f64(w, v);
+}
+
+void csn_jw_put_f64s(csn_jw *w, const char *key, const double *v, size_t n) {
+    csn_jw_key(w, csn_str_from(key));
+    csn_jw_array(w);
+    for (size_t i = 0; i < n; i++) {
+        csn_jw_f64(w, v[i]);
+    }
+    csn_jw_array_end(w);
+}
+
+void csn_jw_put_f32(csn_jw *w, const char *key, float v) {
+    csn_jw_key(w, csn_str_from(key));
+    csn_jw_f32(w, v);
+}
+
+void csn_jw_put_bool(csn_jw *w, const char *key, bool v) {
+    csn_jw_key(w, csn_str_from(key));
+    csn_jw_bool(w, v);
+}
+
+void csn_jw_put_null(csn_jw *w, const char *key) {
+    csn_jw_key(w, csn_str_from(key));
+    csn_jw_null(w);
+}

@@ -302,8 +302,7 @@ static void put_index(const job *j, csn_jw *w) {
     csn_jw_object(w);
     csn_jw_key(w, CSN_STR("metadata"));
     csn_jw_object(w);
-    csn_jw_key(w, CSN_STR("total_size"));
-    csn_jw_u64(w, j->n_total);
+    csn_jw_put_u64(w, "total_size", j->n_total);
     csn_jw_object_end(w);
     csn_jw_key(w, CSN_STR("weight_map"));
     csn_jw_object(w);
@@ -321,21 +320,16 @@ static void put_index(const job *j, csn_jw *w) {
 static void put_tokenizer_config(const job *j, csn_jw *w) {
     const csn_chat_bundle *chat = &j->cmf->chat;
     csn_jw_object(w);
-    csn_jw_key(w, CSN_STR("tokenizer_class"));
-    csn_jw_str(w, CSN_STR("PreTrainedTokenizerFast"));
-    csn_jw_key(w, CSN_STR("model_max_length"));
-    csn_jw_u64(w, j->cmf->arch.max_position_embeddings);
-    csn_jw_key(w, CSN_STR("clean_up_tokenization_spaces"));
-    csn_jw_bool(w, false);
+    csn_jw_put_str(w, "tokenizer_class", CSN_STR("PreTrainedTokenizerFast"));
+    csn_jw_put_u64(w, "model_max_length", j->cmf->arch.max_position_embeddings);
+    csn_jw_put_bool(w, "clean_up_tokenization_spaces", false);
     for (int i = 0; i < CSN_CMF_N_SPECIAL_TOKENS; i++) {
         if (chat->special_tokens[i].len > 0) {
-            csn_jw_key(w, csn_str_from(csn_cmf_special_tokens[i]));
-            csn_jw_str(w, chat->special_tokens[i]);
+            csn_jw_put_str(w, csn_cmf_special_tokens[i], chat->special_tokens[i]);
         }
     }
     if (chat->chat_template.len > 0) {
-        csn_jw_key(w, CSN_STR("chat_template"));
-        csn_jw_str(w, chat->chat_template);
+        csn_jw_put_str(w, "chat_template", chat->chat_template);
     }
     csn_jw_object_end(w);
 }

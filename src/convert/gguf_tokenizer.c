@@ -105,24 +105,9 @@ static bool is_added(const maker *m, uint32_t id) {
 
 /* ---- writing ---- */
 
-static void key(maker *m, const char *k) {
-    csn_jw_key(&m->w, csn_str_from(k));
-}
-static void put_str(maker *m, const char *k, csn_str v) {
-    key(m, k);
-    csn_jw_str(&m->w, v);
-}
-static void put_bool(maker *m, const char *k, bool v) {
-    key(m, k);
-    csn_jw_bool(&m->w, v);
-}
-static void put_null(maker *m, const char *k) {
-    key(m, k);
-    csn_jw_null(&m->w);
-}
 static void typed(maker *m, const char *type) { /* opens an object */
     csn_jw_object(&m->w);
-    put_str(m, "type", csn_str_from(type));
+    csn_jw_put_str(&m->w, "type", csn_str_from(type));
 }
 
 static void write_added_token(maker *m, uint32_t id) {
@@ -133,19 +118,18 @@ static void write_added_token(maker *m, uint32_t id) {
     bool plain =
         csn_str_is(text, "<unk>") || csn_str_is(text, "<s>") || csn_str_is(text, "<|endoftext|>");
     csn_jw_object(&m->w);
-    key(m, "id");
-    csn_jw_u64(&m->w, id);
-    put_str(m, "content", text);
-    put_bool(m, "single_word", false);
-    put_bool(m, "lstrip", false);
-    put_bool(m, "rstrip", m->is_phi3 && special && !plain);
-    put_bool(m, "normalized", false);
-    put_bool(m, "special", special);
+    csn_jw_put_u64(&m->w, "id", id);
+    csn_jw_put_str(&m->w, "content", text);
+    csn_jw_put_bool(&m->w, "single_word", false);
+    csn_jw_put_bool(&m->w, "lstrip", false);
+    csn_jw_put_bool(&m->w, "rstrip", m->is_phi3 && special && !plain);
+    csn_jw_put_bool(&m->w, "normalized", false);
+    csn_jw_put_bool(&m->w, "special", special);
     csn_jw_object_end(&m->w);
 }
 
 static void write_added_tokens(maker *m) {
-    key(m, "added_tokens");
+    csn_jw_key(&m->w, CSN_STR("added_tokens"));
     csn_jw_array(&m->w);
     for (uint32_t i = 0; i < m->vocab.n; i++) {
         if (is_added(m, i)) {
@@ -157,22 +141,20 @@ static void write_added_tokens(maker *m) {
 
 static void write_special_piece(maker *m, int64_t id, unsigned type_id) {
     csn_jw_object(&m->w);
-    key(m, "SpecialToken");
+    csn_jw_key(&m->w, CSN_STR("SpecialToken"));
     csn_jw_object(&m->w);
-    put_str(m, "id", m->vocab.text[id]);
-    key(m, "type_id");
-    csn_jw_u64(&m->w, type_id);
+    csn_jw_put_str(&m->w, "id", m->vocab.text[id]);
+    csn_jw_put_u64(&m->w, "type_id", type_id);
     csn_jw_object_end(&m->w);
     csn_jw_object_end(&m->w);
 }
 
 static void write_sequence_piece(maker *m, const char *which, unsigned type_id) {
     csn_jw_object(&m->w);
-    key(m, "Sequence");
+    csn_jw_key(&m->w, CSN_STR("Sequence"));
     csn_jw_object(&m->w);
-    put_str(m, "id", csn_str_from(which));
-    key(m, "type_id");
-    csn_jw_u64(&m->w, type_id);
+    csn_jw_put_str(&m->w, "id", csn_str_from(which));
+    csn_jw_put_u64(&m->w, "type_id", type_id);
     csn_jw_object_end(&m->w);
     csn_jw_object_end(&m->w);
 }
@@ -195,12 +177,12 @@ static void write_template_token(maker *m, int64_t id) {
     csn_str text = m->vocab.text[id];
     csn_jw_key(&m->w, text);
     csn_jw_object(&m->w);
-    put_str(m, "id", text);
-    key(m, "ids");
+    csn_jw_put_str(&m->w, "id", text);
+    csn_jw_key(&m->w, CSN_STR("ids"));
     csn_jw_array(&m->w);
     csn_jw_u64(&m->w, (uint64_t)id);
     csn_jw_array_end(&m->w);
-    key(m, "tokens");
+    csn_jw_key(&m->w, CSN_STR("tokens"));
     csn_jw_array(&m->w);
     csn_jw_str(&m->w, text);
     csn_jw_array_end(&m->w);
@@ -208,17 +190,17 @@ static void write_template_token(maker *m, int64_t id) {
 }
 
 static void write_post_processor(maker *m) {
-    key(m, "post_processor");
+    csn_jw_key(&m->w, CSN_STR("post_processor"));
     if (!m->add_bos && !m->add_eos) {
         csn_jw_null(&m->w);
         return;
     }
     typed(m, "TemplateProcessing");
-    key(m, "single");
+    csn_jw_key(&m->w, CSN_STR("single"));
     write_template(m, 1);
-    key(m, "pair");
+    csn_jw_key(&m->w, CSN_STR("pair"));
     write_template(m, 2);
-    key(m, "special_tokens");
+    csn_jw_key(&m->w, CSN_STR("special_tokens"));
     csn_jw_object(&m->w);
     if (m->add_bos) {
         write_template_token(m, m->bos);
@@ -232,41 +214,41 @@ static void write_post_processor(maker *m) {
 
 static void write_byte_level(maker *m, bool use_regex) {
     typed(m, "ByteLevel");
-    put_bool(m, "add_prefix_space", false);
-    put_bool(m, "trim_offsets", false);
-    put_bool(m, "use_regex", use_regex);
+    csn_jw_put_bool(&m->w, "add_prefix_space", false);
+    csn_jw_put_bool(&m->w, "trim_offsets", false);
+    csn_jw_put_bool(&m->w, "use_regex", use_regex);
     csn_jw_object_end(&m->w);
 }
 
 static void write_string_pattern(maker *m, const char *kind, const char *pattern) {
-    key(m, "pattern");
+    csn_jw_key(&m->w, CSN_STR("pattern"));
     csn_jw_object(&m->w);
-    put_str(m, kind, csn_str_from(pattern));
+    csn_jw_put_str(&m->w, kind, csn_str_from(pattern));
     csn_jw_object_end(&m->w);
 }
 
 static void write_bpe_cutting(maker *m, const csn_gguf_pre *pre) {
-    key(m, "normalizer");
+    csn_jw_key(&m->w, CSN_STR("normalizer"));
     if (pre->nfc) {
         typed(m, "NFC");
         csn_jw_object_end(&m->w);
     } else {
         csn_jw_null(&m->w);
     }
-    key(m, "pre_tokenizer");
+    csn_jw_key(&m->w, CSN_STR("pre_tokenizer"));
     typed(m, "Sequence");
-    key(m, "pretokenizers");
+    csn_jw_key(&m->w, CSN_STR("pretokenizers"));
     csn_jw_array(&m->w);
     if (pre->digits) {
         typed(m, "Digits");
-        put_bool(m, "individual_digits", true);
+        csn_jw_put_bool(&m->w, "individual_digits", true);
         csn_jw_object_end(&m->w);
     }
     for (size_t i = 0; pre->splits != NULL && pre->splits[i] != NULL; i++) {
         typed(m, "Split");
         write_string_pattern(m, "Regex", pre->splits[i]);
-        put_str(m, "behavior", CSN_STR("Isolated"));
-        put_bool(m, "invert", false);
+        csn_jw_put_str(&m->w, "behavior", CSN_STR("Isolated"));
+        csn_jw_put_bool(&m->w, "invert", false);
         csn_jw_object_end(&m->w);
     }
     write_byte_level(m, pre->byte_level_regex);
@@ -275,34 +257,34 @@ static void write_bpe_cutting(maker *m, const csn_gguf_pre *pre) {
 }
 
 static void write_spm_cutting(maker *m) {
-    key(m, "normalizer");
+    csn_jw_key(&m->w, CSN_STR("normalizer"));
     if (m->add_prefix) {
         typed(m, "Sequence");
-        key(m, "normalizers");
+        csn_jw_key(&m->w, CSN_STR("normalizers"));
         csn_jw_array(&m->w);
         typed(m, "Prepend");
-        put_str(m, "prepend", CSN_STR(SPACE_MARK));
+        csn_jw_put_str(&m->w, "prepend", CSN_STR(SPACE_MARK));
         csn_jw_object_end(&m->w);
     }
     typed(m, "Replace");
     write_string_pattern(m, "String", " ");
-    put_str(m, "content", CSN_STR(SPACE_MARK));
+    csn_jw_put_str(&m->w, "content", CSN_STR(SPACE_MARK));
     csn_jw_object_end(&m->w);
     if (m->add_prefix) {
         csn_jw_array_end(&m->w);
         csn_jw_object_end(&m->w);
     }
-    put_null(m, "pre_tokenizer");
+    csn_jw_put_null(&m->w, "pre_tokenizer");
 }
 
 static void write_spm_decoder(maker *m) {
-    key(m, "decoder");
+    csn_jw_key(&m->w, CSN_STR("decoder"));
     typed(m, "Sequence");
-    key(m, "decoders");
+    csn_jw_key(&m->w, CSN_STR("decoders"));
     csn_jw_array(&m->w);
     typed(m, "Replace");
     write_string_pattern(m, "String", SPACE_MARK);
-    put_str(m, "content", CSN_STR(" "));
+    csn_jw_put_str(&m->w, "content", CSN_STR(" "));
     csn_jw_object_end(&m->w);
     typed(m, "ByteFallback");
     csn_jw_object_end(&m->w);
@@ -310,11 +292,9 @@ static void write_spm_decoder(maker *m) {
     csn_jw_object_end(&m->w);
     if (m->add_prefix) {
         typed(m, "Strip");
-        put_str(m, "content", CSN_STR(" "));
-        key(m, "start");
-        csn_jw_u64(&m->w, 1);
-        key(m, "stop");
-        csn_jw_u64(&m->w, 0);
+        csn_jw_put_str(&m->w, "content", CSN_STR(" "));
+        csn_jw_put_u64(&m->w, "start", 1);
+        csn_jw_put_u64(&m->w, "stop", 0);
         csn_jw_object_end(&m->w);
     }
     csn_jw_array_end(&m->w);
@@ -329,27 +309,27 @@ static void write_merge(maker *m, csn_str left, csn_str right) {
 }
 
 static void write_model_head(maker *m, bool is_spm, bool ignore_merges) {
-    key(m, "model");
+    csn_jw_key(&m->w, CSN_STR("model"));
     typed(m, "BPE");
-    put_null(m, "dropout");
+    csn_jw_put_null(&m->w, "dropout");
     if (is_spm && m->unknown >= 0) {
-        put_str(m, "unk_token", m->vocab.text[m->unknown]);
+        csn_jw_put_str(&m->w, "unk_token", m->vocab.text[m->unknown]);
     } else {
-        put_null(m, "unk_token");
+        csn_jw_put_null(&m->w, "unk_token");
     }
-    put_null(m, "continuing_subword_prefix");
-    put_null(m, "end_of_word_suffix");
-    put_bool(m, "fuse_unk", is_spm);
-    put_bool(m, "byte_fallback", is_spm);
-    put_bool(m, "ignore_merges", ignore_merges);
-    key(m, "vocab");
+    csn_jw_put_null(&m->w, "continuing_subword_prefix");
+    csn_jw_put_null(&m->w, "end_of_word_suffix");
+    csn_jw_put_bool(&m->w, "fuse_unk", is_spm);
+    csn_jw_put_bool(&m->w, "byte_fallback", is_spm);
+    csn_jw_put_bool(&m->w, "ignore_merges", ignore_merges);
+    csn_jw_key(&m->w, CSN_STR("vocab"));
     csn_jw_object(&m->w);
     for (uint32_t i = 0; i < m->n_model; i++) {
         csn_jw_key(&m->w, m->vocab.text[i]);
         csn_jw_u64(&m->w, i);
     }
     csn_jw_object_end(&m->w);
-    key(m, "merges");
+    csn_jw_key(&m->w, CSN_STR("merges"));
     csn_jw_array(&m->w);
 }
 
@@ -369,7 +349,7 @@ static caisson_status write_bpe(maker *m, const csn_gguf_pre *pre) {
     CSN_TRY(csn_gguf_strings(pair, &m->arena, &merges, m->err));
     write_bpe_cutting(m, pre);
     write_post_processor(m);
-    key(m, "decoder");
+    csn_jw_key(&m->w, CSN_STR("decoder"));
     write_byte_level(m, true);
     write_model_head(m, false, pre->ignore_merges);
     for (uint64_t i = 0; i < pair->n; i++) {
@@ -469,9 +449,9 @@ static caisson_status write_tokenizer(maker *m, csn_str model) {
     m->add_eos = m->add_eos && m->eos >= 0;
     trim_model(m, is_spm);
     csn_jw_object(&m->w);
-    put_str(m, "version", CSN_STR("1.0"));
-    put_null(m, "truncation");
-    put_null(m, "padding");
+    csn_jw_put_str(&m->w, "version", CSN_STR("1.0"));
+    csn_jw_put_null(&m->w, "truncation");
+    csn_jw_put_null(&m->w, "padding");
     write_added_tokens(m);
     CSN_TRY(is_spm ? write_spm(m) : write_bpe(m, pre));
     csn_jw_object_end(&m->w);

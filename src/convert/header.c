@@ -21,15 +21,6 @@ csn_str csn_convert_quant_label(const csn_dtype *d) {
     return CSN_STR("VBIT"); /* what the reference calls everything else */
 }
 
-static void write_id(csn_jw *w, const char *key, int32_t id) {
-    csn_jw_key(w, csn_str_from(key));
-    if (id < 0) {
-        csn_jw_null(w);
-    } else {
-        csn_jw_u64(w, (uint64_t)id);
-    }
-}
-
 static void write_provenance(csn_jw *w, const csn_source *s, const csn_source_file *files,
                              uint32_t n_files) {
     char hex[24];
@@ -39,25 +30,20 @@ static void write_provenance(csn_jw *w, const csn_source *s, const csn_source_fi
     csn_jw_array(w);
     for (uint32_t i = 0; i < n_files; i++) {
         csn_jw_object(w);
-        csn_jw_key(w, CSN_STR("bytes"));
-        csn_jw_u64(w, files[i].nbytes);
-        csn_jw_key(w, CSN_STR("hash64"));
+        csn_jw_put_u64(w, "bytes", files[i].nbytes);
         snprintf(hex, sizeof(hex), "%016" PRIx64, files[i].hash);
-        csn_jw_str(w, csn_str_from(hex));
-        csn_jw_key(w, CSN_STR("name"));
-        csn_jw_str(w, files[i].name);
+        csn_jw_put_str(w, "hash64", csn_str_from(hex));
+        csn_jw_put_str(w, "name", files[i].name);
         csn_jw_object_end(w);
     }
     csn_jw_array_end(w);
-    csn_jw_key(w, CSN_STR("source_format"));
-    csn_jw_str(w, s->gguf != NULL   ? CSN_STR("gguf")
-                  : s->warp != NULL ? CSN_STR("warp")
-                  : s->is_synth     ? CSN_STR("synth")
-                                    : CSN_STR("safetensors"));
-    csn_jw_key(w, CSN_STR("source_model"));
-    csn_jw_str(w, s->name);
-    csn_jw_key(w, CSN_STR("tool"));
-    csn_jw_str(w, CSN_STR("caisson"));
+    csn_jw_put_str(w, "source_format",
+                   s->gguf != NULL   ? CSN_STR("gguf")
+                   : s->warp != NULL ? CSN_STR("warp")
+                   : s->is_synth     ? CSN_STR("synth")
+                                     : CSN_STR("safetensors"));
+    csn_jw_put_str(w, "source_model", s->name);
+    csn_jw_put_str(w, "tool", CSN_STR("caisson"));
     csn_jw_object_end(w);
 }
 
@@ -65,8 +51,7 @@ static void write_chat(csn_jw *w, const csn_source *s) {
     csn_jw_key(w, CSN_STR("tokenizer_config"));
     csn_jw_object(w);
     if (s->chat_template.len > 0) {
-        csn_jw_key(w, CSN_STR("chat_template"));
-        csn_jw_str(w, s->chat_template);
+        csn_jw_put_str(w, "chat_template", s->chat_template);
     }
     csn_jw_key(w, CSN_STR("eos_token_ids"));
     csn_jw_array(w);
@@ -74,15 +59,14 @@ static void write_chat(csn_jw *w, const csn_source *s) {
         csn_jw_u64(w, (uint64_t)s->eos_token_ids[i]);
     }
     csn_jw_array_end(w);
-    write_id(w, "bos_token_id", s->bos_token_id);
-    write_id(w, "pad_token_id", s->pad_token_id);
+    csn_jw_put_id(w, "bos_token_id", s->bos_token_id);
+    csn_jw_put_id(w, "pad_token_id", s->pad_token_id);
     if (s->has_special_tokens) {
         csn_jw_key(w, CSN_STR("special_tokens_map"));
         csn_jw_object(w);
         for (int i = 0; i < CSN_CMF_N_SPECIAL_TOKENS; i++) {
             if (s->special_tokens[i].len > 0) {
-                csn_jw_key(w, csn_str_from(csn_cmf_special_tokens[i]));
-                csn_jw_str(w, s->special_tokens[i]);
+                csn_jw_put_str(w, csn_cmf_special_tokens[i], s->special_tokens[i]);
             }
         }
         csn_jw_object_end(w);
@@ -118,15 +102,13 @@ caisson_status csn_convert_header(const csn_source *s, const csn_dtype *quant,
     }
     csn_jw w = csn_jw_begin(out, err);
     csn_jw_object(&w);
-    csn_jw_key(&w, CSN_STR("format"));
-    csn_jw_str(&w, CSN_STR("cmf"));
-    csn_jw_key(&w, CSN_STR("version"));
-    csn_jw_u64(&w, 2);
+    csn_jw_put_str(&w, "format", CSN_STR("cmf"));
+    csn_jw_put_u64(&w, "version", 2);
     csn_jw_key(&w, CSN_STR("arch"));
     csn_arch_write(&s->arch, &w);
-    csn_jw_key(&w, CSN_STR("quant_type"));
-    csn_jw_str(
-        &w, csn_convert_quant_label(quant != NULL ? quant : csn_dtype_by_name(CSN_STR("q8_row"))));
+    csn_jw_put_str(
+        &w, "quant_type",
+        csn_convert_quant_label(quant != NULL ? quant : csn_dtype_by_name(CSN_STR("q8_row"))));
     write_provenance(&w, s, files, n_files);
     write_chat(&w, s);
     csn_jw_object_end(&w);

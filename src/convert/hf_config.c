@@ -165,43 +165,34 @@ static void key_cap(csn_jw *w, const char *key, double v) {
     }
 }
 
-static void put_factors(csn_jw *w, const char *key, const double *x, uint32_t n) {
-    csn_jw_key(w, csn_str_from(key));
-    csn_jw_array(w);
-    for (uint32_t i = 0; i < n; i++) {
-        csn_jw_f64(w, x[i]);
-    }
-    csn_jw_array_end(w);
-}
-
 /* Phi's, whose older readers want these three keys and no other where no other is needed. */
 static void put_longrope(csn_jw *w, const csn_arch *a) {
     double original = a->longrope.original_max_position_embeddings;
     double scale = csn_rope_longrope_scale(a->max_position_embeddings / original, original);
-    csn_key_u32(w, "original_max_position_embeddings",
-                a->longrope.original_max_position_embeddings);
+    csn_jw_put_u64(w, "original_max_position_embeddings",
+                   a->longrope.original_max_position_embeddings);
     csn_jw_key(w, CSN_STR("rope_scaling"));
     csn_jw_object(w);
-    csn_key_str(w, "type", "longrope");
-    put_factors(w, "short_factor", a->longrope.short_factor, a->longrope.n);
-    put_factors(w, "long_factor", a->longrope.long_factor, a->longrope.n);
+    csn_jw_put_str(w, "type", CSN_STR("longrope"));
+    csn_jw_put_f64s(w, "short_factor", a->longrope.short_factor, a->longrope.n);
+    csn_jw_put_f64s(w, "long_factor", a->longrope.long_factor, a->longrope.n);
     if (a->longrope.attention_factor != (float)scale) {
-        csn_key_f32(w, "attention_factor", a->longrope.attention_factor);
+        csn_jw_put_f32(w, "attention_factor", a->longrope.attention_factor);
     }
     csn_jw_object_end(w);
 }
 
 static void put_rope(csn_jw *w, const csn_arch *a) {
-    csn_key_f64(w, "rope_theta", a->rope_theta);
+    csn_jw_put_f64(w, "rope_theta", a->rope_theta);
     if (a->partial_rotary_factor != 1.0f) {
-        csn_key_f32(w, "partial_rotary_factor", a->partial_rotary_factor);
+        csn_jw_put_f32(w, "partial_rotary_factor", a->partial_rotary_factor);
     }
     if (a->longrope.present) {
         put_longrope(w, a);
         return;
     }
     if (a->rope_local_base_freq != 0) {
-        csn_key_f64(w, "rope_local_base_freq", a->rope_local_base_freq);
+        csn_jw_put_f64(w, "rope_local_base_freq", a->rope_local_base_freq);
     }
     if (!a->yarn.present && a->n_rope_freq_factors == 0) {
         return;
@@ -209,26 +200,26 @@ static void put_rope(csn_jw *w, const csn_arch *a) {
     csn_jw_key(w, CSN_STR("rope_scaling"));
     csn_jw_object(w);
     if (!a->yarn.present) {
-        csn_key_str(w, "rope_type", is_linear(a) ? "linear" : "llama3");
-        csn_key_f64(w, "factor", last_factor(a));
+        csn_jw_put_str(w, "rope_type", csn_str_from(is_linear(a) ? "linear" : "llama3"));
+        csn_jw_put_f64(w, "factor", last_factor(a));
         if (!is_linear(a)) {
-            csn_key_f64(w, "low_freq_factor", llama3_low);
-            csn_key_f64(w, "high_freq_factor", llama3_high);
-            csn_key_u32(w, "original_max_position_embeddings", (uint32_t)llama3_original);
+            csn_jw_put_f64(w, "low_freq_factor", llama3_low);
+            csn_jw_put_f64(w, "high_freq_factor", llama3_high);
+            csn_jw_put_u64(w, "original_max_position_embeddings", (uint32_t)llama3_original);
         }
         csn_jw_object_end(w);
         return;
     }
-    csn_key_str(w, "rope_type", "yarn");
-    csn_key_f32(w, "factor", a->yarn.factor);
-    csn_key_u32(w, "original_max_position_embeddings", a->yarn.original_max_position_embeddings);
-    csn_key_f32(w, "beta_fast", a->yarn.beta_fast);
-    csn_key_f32(w, "beta_slow", a->yarn.beta_slow);
-    csn_key_f32(w, "attention_factor", a->yarn.attention_factor);
+    csn_jw_put_str(w, "rope_type", CSN_STR("yarn"));
+    csn_jw_put_f32(w, "factor", a->yarn.factor);
+    csn_jw_put_u64(w, "original_max_position_embeddings", a->yarn.original_max_position_embeddings);
+    csn_jw_put_f32(w, "beta_fast", a->yarn.beta_fast);
+    csn_jw_put_f32(w, "beta_slow", a->yarn.beta_slow);
+    csn_jw_put_f32(w, "attention_factor", a->yarn.attention_factor);
     if (a->yarn.has_mscale_all_dim) {
-        csn_key_f32(w, "mscale_all_dim", a->yarn.mscale_all_dim);
+        csn_jw_put_f32(w, "mscale_all_dim", a->yarn.mscale_all_dim);
     }
-    csn_key_bool(w, "truncate", !a->yarn.untruncated);
+    csn_jw_put_bool(w, "truncate", !a->yarn.untruncated);
     csn_jw_object_end(w);
 }
 
@@ -238,7 +229,7 @@ static void put_layers(csn_jw *w, const csn_arch *a, bool has_switch) {
         slides |= a->layer_types[i] == CSN_LAYER_SLIDING_ATTENTION;
     }
     if (a->sliding_all) { /* mistral: no list */
-        csn_key_u32(w, "sliding_window", a->sliding_window);
+        csn_jw_put_u64(w, "sliding_window", a->sliding_window);
         return;
     }
     if (csn_str_is(a->arch_name, "llama") || csn_str_is(a->arch_name, "gemma") ||
@@ -252,7 +243,7 @@ static void put_layers(csn_jw *w, const csn_arch *a, bool has_switch) {
         csn_jw_null(w);
     }
     if (has_switch) {
-        csn_key_bool(w, "use_sliding_window", slides);
+        csn_jw_put_bool(w, "use_sliding_window", slides);
     }
     csn_jw_key(w, CSN_STR("layer_types"));
     csn_jw_array(w);
@@ -275,14 +266,15 @@ static void put_moe(csn_jw *w, const csn_arch *a) {
     if (!a->moe.present) {
         return;
     }
-    csn_key_u32(w, "num_experts", a->moe.n_experts);
-    csn_key_u32(w, "num_experts_per_tok", a->moe.top_k);
-    csn_key_u32(w, "moe_intermediate_size", a->moe.moe_intermediate_size);
-    csn_key_bool(w, "norm_topk_prob", a->moe.norm_topk_prob);
+    csn_jw_put_u64(w, "num_experts", a->moe.n_experts);
+    csn_jw_put_u64(w, "num_experts_per_tok", a->moe.top_k);
+    csn_jw_put_u64(w, "moe_intermediate_size", a->moe.moe_intermediate_size);
+    csn_jw_put_bool(w, "norm_topk_prob", a->moe.norm_topk_prob);
     if (a->moe.has_shared) {
-        csn_key_u32(w, "shared_expert_intermediate_size", a->moe.shared_expert_intermediate_size);
+        csn_jw_put_u64(w, "shared_expert_intermediate_size",
+                       a->moe.shared_expert_intermediate_size);
     }
-    csn_key_u32(w, "decoder_sparse_step", 1);
+    csn_jw_put_u64(w, "decoder_sparse_step", 1);
     csn_jw_key(w, CSN_STR("mlp_only_layers"));
     csn_jw_array(w);
     csn_jw_array_end(w);
@@ -290,10 +282,10 @@ static void put_moe(csn_jw *w, const csn_arch *a) {
 
 static void put_ids(csn_jw *w, const csn_chat_bundle *chat) {
     if (chat->bos_token_id >= 0) {
-        csn_key_u32(w, "bos_token_id", (uint32_t)chat->bos_token_id);
+        csn_jw_put_u64(w, "bos_token_id", (uint32_t)chat->bos_token_id);
     }
     if (chat->pad_token_id >= 0) {
-        csn_key_u32(w, "pad_token_id", (uint32_t)chat->pad_token_id);
+        csn_jw_put_u64(w, "pad_token_id", (uint32_t)chat->pad_token_id);
     }
     if (chat->n_eos > 0) {
         csn_jw_key(w, CSN_STR("eos_token_id"));
@@ -311,7 +303,7 @@ static void put_class(csn_jw *w, const class *k) {
     csn_jw_array(w);
     csn_jw_str(w, csn_str_from(k->class_name));
     csn_jw_array_end(w);
-    csn_key_str(w, "model_type", k->model_type);
+    csn_jw_put_str(w, "model_type", csn_str_from(k->model_type));
 }
 
 static void put_sizes(csn_jw *w, const csn_arch *a, bool is_latent) {
@@ -319,35 +311,35 @@ static void put_sizes(csn_jw *w, const csn_arch *a, bool is_latent) {
                                        [CSN_ACT_GELU_TANH] = "gelu_pytorch_tanh",
                                        [CSN_ACT_SITU] = "situ"};
     const char *act = acts[a->hidden_act];
-    csn_key_u32(w, "vocab_size", a->vocab_size);
-    csn_key_u32(w, "hidden_size", a->hidden_size);
-    csn_key_u32(w, "intermediate_size", a->intermediate_size);
-    csn_key_u32(w, "num_hidden_layers", a->n_layers);
-    csn_key_u32(w, "num_attention_heads", a->n_heads);
-    csn_key_u32(w, "num_key_value_heads", a->n_kv_heads);
+    csn_jw_put_u64(w, "vocab_size", a->vocab_size);
+    csn_jw_put_u64(w, "hidden_size", a->hidden_size);
+    csn_jw_put_u64(w, "intermediate_size", a->intermediate_size);
+    csn_jw_put_u64(w, "num_hidden_layers", a->n_layers);
+    csn_jw_put_u64(w, "num_attention_heads", a->n_heads);
+    csn_jw_put_u64(w, "num_key_value_heads", a->n_kv_heads);
     if (!is_latent) {
-        csn_key_u32(w, "head_dim", a->head_dim);
+        csn_jw_put_u64(w, "head_dim", a->head_dim);
     }
-    csn_key_u32(w, "max_position_embeddings", a->max_position_embeddings);
-    csn_key_str(w, "hidden_act", act);
+    csn_jw_put_u64(w, "max_position_embeddings", a->max_position_embeddings);
+    csn_jw_put_str(w, "hidden_act", csn_str_from(act));
     if (a->norm_style == CSN_NORM_GEMMA) {
-        csn_key_str(w, "hidden_activation", act);
+        csn_jw_put_str(w, "hidden_activation", csn_str_from(act));
     }
-    csn_key_f64(w, "rms_norm_eps", a->rms_norm_eps);
-    csn_key_bool(w, "tie_word_embeddings", a->tie_word_embeddings);
+    csn_jw_put_f64(w, "rms_norm_eps", a->rms_norm_eps);
+    csn_jw_put_bool(w, "tie_word_embeddings", a->tie_word_embeddings);
 }
 
 static void put_ordinary(csn_jw *w, const csn_cmf *c, const class *k) {
     const csn_arch *a = &c->arch;
     if ((k->keys & ATTENTION_BIAS) != 0) {
-        csn_key_bool(w, "attention_bias", has_tensor(c, "model.layers.0.self_attn.q_proj.bias"));
+        csn_jw_put_bool(w, "attention_bias", has_tensor(c, "model.layers.0.self_attn.q_proj.bias"));
     }
     if ((k->keys & MLP_BIAS) != 0) {
-        csn_key_bool(w, "mlp_bias", has_tensor(c, "model.layers.0.mlp.gate_proj.bias"));
+        csn_jw_put_bool(w, "mlp_bias", has_tensor(c, "model.layers.0.mlp.gate_proj.bias"));
     }
     put_layers(w, a, (k->keys & SLIDING_SWITCH) != 0);
     if (a->query_pre_attn_scalar != 0) {
-        csn_key_f64(w, "query_pre_attn_scalar", a->query_pre_attn_scalar);
+        csn_jw_put_f64(w, "query_pre_attn_scalar", a->query_pre_attn_scalar);
         key_cap(w, "attn_logit_softcapping", a->attn_logit_softcapping);
         key_cap(w, "final_logit_softcapping", a->final_logit_softcapping);
     }
@@ -363,7 +355,7 @@ void csn_hf_config_write(const csn_cmf *c, const char *dtype, csn_jw *w) {
     if (is_nested) {
         csn_jw_key(w, CSN_STR("text_config"));
         csn_jw_object(w);
-        csn_key_str(w, "model_type", k->model_type);
+        csn_jw_put_str(w, "model_type", csn_str_from(k->model_type));
     }
     put_sizes(w, &c->arch, is_latent);
     put_rope(w, &c->arch);
@@ -376,8 +368,8 @@ void csn_hf_config_write(const csn_cmf *c, const char *dtype, csn_jw *w) {
         csn_jw_object_end(w);
     }
     put_ids(w, &c->chat);
-    csn_key_str(w, "dtype", dtype);
-    csn_key_str(w, "torch_dtype", dtype);
+    csn_jw_put_str(w, "dtype", csn_str_from(dtype));
+    csn_jw_put_str(w, "torch_dtype", csn_str_from(dtype));
     csn_jw_object_end(w);
 }
 

@@ -49,14 +49,14 @@ static void put_attention(csn_jw *w, const csn_arch *a) {
     } else {
         csn_jw_null(w);
     }
-    csn_key_u32(w, "kv_lora_rank", a->mla.kv_lora_rank);
-    csn_key_u32(w, "qk_nope_head_dim", a->mla.qk_nope_head_dim);
-    csn_key_u32(w, "qk_rope_head_dim", a->mla.qk_rope_head_dim);
-    csn_key_u32(w, "qk_head_dim", a->mla.qk_nope_head_dim + a->mla.qk_rope_head_dim);
-    csn_key_u32(w, "v_head_dim", a->mla.v_head_dim);
-    csn_key_u32(w, "head_dim", a->mla.qk_rope_head_dim); /* transformers': what rotates */
-    csn_key_bool(w, "rope_interleave", a->mla.rope_interleave);
-    csn_key_bool(w, "attention_bias", false);
+    csn_jw_put_u64(w, "kv_lora_rank", a->mla.kv_lora_rank);
+    csn_jw_put_u64(w, "qk_nope_head_dim", a->mla.qk_nope_head_dim);
+    csn_jw_put_u64(w, "qk_rope_head_dim", a->mla.qk_rope_head_dim);
+    csn_jw_put_u64(w, "qk_head_dim", a->mla.qk_nope_head_dim + a->mla.qk_rope_head_dim);
+    csn_jw_put_u64(w, "v_head_dim", a->mla.v_head_dim);
+    csn_jw_put_u64(w, "head_dim", a->mla.qk_rope_head_dim); /* transformers': what rotates */
+    csn_jw_put_bool(w, "rope_interleave", a->mla.rope_interleave);
+    csn_jw_put_bool(w, "attention_bias", false);
 }
 
 static void put_router(const csn_cmf *c, bool is_deepseek, csn_jw *w) {
@@ -66,20 +66,21 @@ static void put_router(const csn_cmf *c, bool is_deepseek, csn_jw *w) {
         first++;
     }
     uint32_t n_shared = a->moe.shared_expert_intermediate_size / a->moe.moe_intermediate_size;
-    csn_key_u32(w, is_deepseek ? "n_routed_experts" : "num_experts", a->moe.n_experts);
-    csn_key_u32(w, is_deepseek ? "num_experts_per_tok" : "num_experts_per_token", a->moe.top_k);
-    csn_key_u32(w, is_deepseek ? "n_shared_experts" : "num_shared_experts", n_shared);
-    csn_key_u32(w, is_deepseek ? "n_group" : "num_expert_group",
-                a->moe.n_group != 0 ? a->moe.n_group : 1);
-    csn_key_u32(w, "topk_group", a->moe.n_group != 0 ? a->moe.topk_group : 1);
-    csn_key_u32(w, "moe_intermediate_size", a->moe.moe_intermediate_size);
-    csn_key_bool(w, is_deepseek ? "norm_topk_prob" : "moe_renormalize", a->moe.norm_topk_prob);
-    csn_key_f64(w, "routed_scaling_factor",
-                a->moe.has_scaling ? a->moe.routed_scaling_factor : 1.0);
-    csn_key_u32(w, "first_k_dense_replace", first);
-    csn_key_str(w, is_deepseek ? "scoring_func" : "moe_router_activation_func", "sigmoid");
+    csn_jw_put_u64(w, is_deepseek ? "n_routed_experts" : "num_experts", a->moe.n_experts);
+    csn_jw_put_u64(w, is_deepseek ? "num_experts_per_tok" : "num_experts_per_token", a->moe.top_k);
+    csn_jw_put_u64(w, is_deepseek ? "n_shared_experts" : "num_shared_experts", n_shared);
+    csn_jw_put_u64(w, is_deepseek ? "n_group" : "num_expert_group",
+                   a->moe.n_group != 0 ? a->moe.n_group : 1);
+    csn_jw_put_u64(w, "topk_group", a->moe.n_group != 0 ? a->moe.topk_group : 1);
+    csn_jw_put_u64(w, "moe_intermediate_size", a->moe.moe_intermediate_size);
+    csn_jw_put_bool(w, is_deepseek ? "norm_topk_prob" : "moe_renormalize", a->moe.norm_topk_prob);
+    csn_jw_put_f64(w, "routed_scaling_factor",
+                   a->moe.has_scaling ? a->moe.routed_scaling_factor : 1.0);
+    csn_jw_put_u64(w, "first_k_dense_replace", first);
+    csn_jw_put_str(w, is_deepseek ? "scoring_func" : "moe_router_activation_func",
+                   CSN_STR("sigmoid"));
     if (is_deepseek) {
-        csn_key_str(w, "topk_method", "noaux_tc");
+        csn_jw_put_str(w, "topk_method", CSN_STR("noaux_tc"));
     }
 }
 
@@ -97,9 +98,9 @@ static void put_layer_types(csn_jw *w, const csn_cmf *c) {
         csn_jw_str(w, has_router(c, i) ? CSN_STR("sparse") : CSN_STR("dense"));
     }
     csn_jw_array_end(w);
-    csn_key_u32(w, "linear_num_heads", a->linear_n_value_heads);
-    csn_key_u32(w, "linear_head_dim", a->linear_value_head_dim);
-    csn_key_u32(w, "linear_conv_kernel_dim", a->linear_conv_kernel_dim);
+    csn_jw_put_u64(w, "linear_num_heads", a->linear_n_value_heads);
+    csn_jw_put_u64(w, "linear_head_dim", a->linear_value_head_dim);
+    csn_jw_put_u64(w, "linear_conv_kernel_dim", a->linear_conv_kernel_dim);
 }
 
 /* Layers are counted from 1. */
@@ -125,33 +126,33 @@ static void put_k3(csn_jw *w, const csn_cmf *c) {
         is_full_rank |= csn_str_ends(name, CSN_STR("kda_attn.g_proj.weight"));
     }
     if (a->attn_res_block_size != 0) {
-        csn_key_u32(w, "attn_res_block_size", a->attn_res_block_size);
+        csn_jw_put_u64(w, "attn_res_block_size", a->attn_res_block_size);
     }
     if (a->moe.routed_expert_hidden_size != 0) {
-        csn_key_u32(w, "routed_expert_hidden_size", a->moe.routed_expert_hidden_size);
+        csn_jw_put_u64(w, "routed_expert_hidden_size", a->moe.routed_expert_hidden_size);
     }
     if (a->moe.has_latent_norm) {
-        csn_key_bool(w, "latent_moe_use_norm", true);
+        csn_jw_put_bool(w, "latent_moe_use_norm", true);
     }
     if (has_gate) {
-        csn_key_bool(w, "mla_use_output_gate", true);
+        csn_jw_put_bool(w, "mla_use_output_gate", true);
     }
     if (a->has_situ_beta) {
-        csn_key_f64(w, "activation_situ_beta", a->activation_situ_beta);
-        csn_key_f64(w, "activation_situ_linear_beta", a->activation_situ_linear_beta);
+        csn_jw_put_f64(w, "activation_situ_beta", a->activation_situ_beta);
+        csn_jw_put_f64(w, "activation_situ_linear_beta", a->activation_situ_linear_beta);
     }
     csn_jw_key(w, CSN_STR("linear_attn_config"));
     csn_jw_object(w);
     put_layer_numbers(w, a, "kda_layers", true);
     put_layer_numbers(w, a, "full_attn_layers", false);
-    csn_key_u32(w, "num_heads", a->linear_n_value_heads);
-    csn_key_u32(w, "head_dim", a->linear_value_head_dim);
-    csn_key_u32(w, "short_conv_kernel_size", a->linear_conv_kernel_dim);
+    csn_jw_put_u64(w, "num_heads", a->linear_n_value_heads);
+    csn_jw_put_u64(w, "head_dim", a->linear_value_head_dim);
+    csn_jw_put_u64(w, "short_conv_kernel_size", a->linear_conv_kernel_dim);
     if (is_full_rank) {
-        csn_key_bool(w, "use_full_rank_gate", true);
+        csn_jw_put_bool(w, "use_full_rank_gate", true);
     }
     if (a->has_kda_gate_lower_bound) {
-        csn_key_f64(w, "gate_lower_bound", a->kda_gate_lower_bound);
+        csn_jw_put_f64(w, "gate_lower_bound", a->kda_gate_lower_bound);
     }
     csn_jw_object_end(w);
 }
@@ -162,8 +163,8 @@ void csn_hf_put_latent(const csn_cmf *c, bool is_deepseek, bool is_k3, csn_jw *w
     if (is_deepseek) {
         return;
     }
-    csn_key_bool(w, "mla_use_nope", c->arch.mla.nope);
-    csn_key_u32(w, "model_max_length", c->arch.max_position_embeddings);
+    csn_jw_put_bool(w, "mla_use_nope", c->arch.mla.nope);
+    csn_jw_put_u64(w, "model_max_length", c->arch.max_position_embeddings);
     if (is_k3) {
         put_k3(w, c);
     } else {

@@ -222,19 +222,12 @@ static caisson_status compare_all(job *j) {
     return CAISSON_OK;
 }
 
-static void put_text(csn_jw *w, const char *key, csn_str text) {
-    if (text.len > 0) {
-        csn_jw_key(w, csn_str_from(key));
-        csn_jw_str(w, text);
-    }
-}
-
 static void put_record(csn_jw *w, const job *j, const char *donor) {
     const char *slash = strrchr(donor, '/');
     csn_jw_object(w);
-    put_text(w, "id", j->id);
-    put_text(w, "name", j->o->name);
-    put_text(w, "description", j->o->description);
+    csn_skill_put_text(w, "id", j->id);
+    csn_skill_put_text(w, "name", j->o->name);
+    csn_skill_put_text(w, "description", j->o->description);
     csn_jw_key(w, CSN_STR("layers"));
     csn_jw_array(w);
     for (uint32_t i = 0; i < j->base->arch.n_layers; i++) {
@@ -247,14 +240,13 @@ static void put_record(csn_jw *w, const job *j, const char *donor) {
         csn_jw_key(w, CSN_STR("selection"));
         csn_jw_json(w, j->o->selection);
     }
-    put_text(w, "input_mask_task", j->o->input_mask_task);
+    csn_skill_put_text(w, "input_mask_task", j->o->input_mask_task);
     csn_jw_key(w, CSN_STR("provenance"));
     csn_jw_object(w);
-    put_text(w, "donor", csn_str_from(slash != NULL && slash[1] != '\0' ? slash + 1 : donor));
-    csn_jw_key(w, CSN_STR("min_delta"));
-    csn_jw_f64(w, j->o->min_delta);
-    csn_jw_key(w, CSN_STR("tensors"));
-    csn_jw_u64(w, j->n_stored);
+    csn_skill_put_text(w, "donor",
+                       csn_str_from(slash != NULL && slash[1] != '\0' ? slash + 1 : donor));
+    csn_jw_put_f64(w, "min_delta", j->o->min_delta);
+    csn_jw_put_u64(w, "tensors", j->n_stored);
     csn_jw_object_end(w);
     csn_jw_object_end(w);
 }

@@ -103,10 +103,8 @@ static caisson_status note_force(job *j) {
     csn_jw_object(&w);
     csn_jw_key(&w, CSN_STR("id"));
     csn_jw_value(&w, csn_jval_get(j->record, "id"));
-    csn_jw_key(&w, CSN_STR("base_dir_hash"));
-    csn_jw_str(&w, csn_str_from(j->base_hash));
-    csn_jw_key(&w, CSN_STR("wanted"));
-    csn_jw_str(&w, j->key);
+    csn_jw_put_str(&w, "base_dir_hash", csn_str_from(j->base_hash));
+    csn_jw_put_str(&w, "wanted", j->key);
     csn_jw_object_end(&w);
     csn_jw_object_end(&w);
     return csn_jw_end(&w);

@@ -102,13 +102,6 @@ static caisson_status check_base(const job *j) {
     return CAISSON_OK;
 }
 
-static void put_text(csn_jw *w, const char *key, csn_str text) {
-    if (text.len > 0) {
-        csn_jw_key(w, csn_str_from(key));
-        csn_jw_str(w, text);
-    }
-}
-
 /* The model's names where they are not the base's in its order. */
 static void put_names(csn_jw *w, const job *j) {
     const csn_directory *m = &j->model->dir, *b = &j->base->dir;
@@ -138,9 +131,8 @@ static void put_provenance(csn_jw *w, const job *j) {
     const char *slash = strrchr(path, '/');
     const csn_jval *skills = csn_jval_get(j->model->header, "skills");
     csn_jw_object(w);
-    put_text(w, "cut_from", csn_str_from(slash != NULL ? slash + 1 : path));
-    csn_jw_key(w, CSN_STR("tensors"));
-    csn_jw_u64(w, j->n);
+    csn_skill_put_text(w, "cut_from", csn_str_from(slash != NULL ? slash + 1 : path));
+    csn_jw_put_u64(w, "tensors", j->n);
     csn_jw_key(w, CSN_STR("caisson"));
     csn_jw_object(w);
     put_names(w, j);
@@ -161,11 +153,11 @@ static void put_record(csn_jw *w, const job *j) {
         task = j->skill->input_mask_task;
     }
     csn_jw_object(w);
-    put_text(w, "id", j->id);
-    put_text(w, "name",
-             j->o->name.len > 0 ? j->o->name
-             : j->skill != NULL ? j->skill->name
-                                : j->o->name);
+    csn_skill_put_text(w, "id", j->id);
+    csn_skill_put_text(w, "name",
+                       j->o->name.len > 0 ? j->o->name
+                       : j->skill != NULL ? j->skill->name
+                                          : j->o->name);
     csn_jw_key(w, CSN_STR("layers"));
     csn_jw_array(w);
     for (uint32_t i = 0; i < j->model->arch.n_layers; i++) {
@@ -182,9 +174,9 @@ static void put_record(csn_jw *w, const job *j) {
         }
     }
     (void)snprintf(key, sizeof(key), "%016" PRIx64, j->base->envelope.dir_hash);
-    put_text(w, "base_dir_hash", csn_str_from(key));
-    put_text(w, "base_arch", j->base->arch.arch_name);
-    put_text(w, "task", j->model->masks.n == 0 ? CSN_STR("general") : task);
+    csn_skill_put_text(w, "base_dir_hash", csn_str_from(key));
+    csn_skill_put_text(w, "base_arch", j->base->arch.arch_name);
+    csn_skill_put_text(w, "task", j->model->masks.n == 0 ? CSN_STR("general") : task);
     csn_jw_key(w, CSN_STR("provenance"));
     put_provenance(w, j);
     csn_jw_object_end(w);

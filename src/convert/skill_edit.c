@@ -24,6 +24,12 @@ caisson_status csn_skill_check_base(const csn_cmf *c, caisson_error *err) {
     return CAISSON_OK;
 }
 
+void csn_skill_put_text(csn_jw *w, const char *key, csn_str text) {
+    if (text.len > 0) {
+        csn_jw_put_str(w, key, text);
+    }
+}
+
 /* What each record of the registry says of its selection: *ret [*ret_n], in the arena. */
 static caisson_status read_selections(csn_arena *arena, const csn_arch *arch,
                                       const csn_jval *registry, csn_cmf_skill **ret,

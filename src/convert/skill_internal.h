@@ -3,6 +3,7 @@
 #ifndef CSN_CONVERT_SKILL_INTERNAL_H
 #define CSN_CONVERT_SKILL_INTERNAL_H
 
+#include "base/json.h"
 #include "format/cmf/cmf.h"
 
 /* CAISSON_E_UNSUPPORTED for a skill by itself. */
@@ -13,5 +14,7 @@ caisson_status csn_skill_check_base(const csn_cmf *c, caisson_error *err);
  * made anew from what the skills keep of their prompts; where none keeps any it stays. */
 caisson_status csn_skill_set_registry(csn_cmf_append *a, const csn_buf *skills, bool recalibrates,
                                       caisson_error *err);
+/* A member of an open object, left out where it is empty. */
+void csn_skill_put_text(csn_jw *w, const char *key, csn_str text);
 
 #endif

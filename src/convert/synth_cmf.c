@@ -10,29 +10,22 @@ static const char chat_template[] =
     "m['content'] + '<|im_end|>' }}{% endfor %}{% if add_generation_prompt %}"
     "{{ '<|im_assistant|>assistant<|im_middle|>' }}{% endif %}";
 
-static void key_u32(csn_jw *w, const char *key, uint32_t v) {
-    csn_jw_key(w, csn_str_from(key));
-    csn_jw_u64(w, v);
-}
-
 /* config.json of a family without latent attention. */
 static void put_config(const csn_synth_size *size, const csn_warp_words *c, csn_jw *w) {
     csn_jw_object(w);
-    csn_jw_key(w, CSN_STR("model_type"));
-    csn_jw_str(w, csn_str_from(size->family));
-    key_u32(w, "hidden_size", c->hidden_size);
-    key_u32(w, "num_hidden_layers", c->n_layers);
-    key_u32(w, "intermediate_size", c->intermediate_size);
-    key_u32(w, "num_attention_heads", c->n_heads);
-    key_u32(w, "num_key_value_heads", size->n_kv_heads);
-    key_u32(w, "vocab_size", c->vocab_size);
-    key_u32(w, "max_position_embeddings", 4096);
-    csn_jw_key(w, CSN_STR("rms_norm_eps"));
-    csn_jw_f64(w, 1e-5);
+    csn_jw_put_str(w, "model_type", csn_str_from(size->family));
+    csn_jw_put_u64(w, "hidden_size", c->hidden_size);
+    csn_jw_put_u64(w, "num_hidden_layers", c->n_layers);
+    csn_jw_put_u64(w, "intermediate_size", c->intermediate_size);
+    csn_jw_put_u64(w, "num_attention_heads", c->n_heads);
+    csn_jw_put_u64(w, "num_key_value_heads", size->n_kv_heads);
+    csn_jw_put_u64(w, "vocab_size", c->vocab_size);
+    csn_jw_put_u64(w, "max_position_embeddings", 4096);
+    csn_jw_put_f64(w, "rms_norm_eps", 1e-5);
     if (c->n_experts > 0) {
-        key_u32(w, "num_experts", c->n_experts);
-        key_u32(w, "num_experts_per_tok", c->top_k);
-        key_u32(w, "moe_intermediate_size", c->expert_width);
+        csn_jw_put_u64(w, "num_experts", c->n_experts);
+        csn_jw_put_u64(w, "num_experts_per_tok", c->top_k);
+        csn_jw_put_u64(w, "moe_intermediate_size", c->expert_width);
     }
     for (int i = 0; i < CSN_SYNTH_MAX_EXTRA && size->extra[i].key != NULL; i++) {
         csn_jw_key(w, csn_str_from(size->extra[i].key));

@@ -55,10 +55,8 @@ static caisson_status put_specials(csn_buf *out, uint32_t first, caisson_error *
     csn_jw_array(&w);
     for (uint32_t i = 0; i < N_SPECIALS; i++) {
         csn_jw_object(&w);
-        csn_jw_key(&w, CSN_STR("id"));
-        csn_jw_u64(&w, first + i);
-        csn_jw_key(&w, CSN_STR("text"));
-        csn_jw_str(&w, csn_str_from(specials[i]));
+        csn_jw_put_u64(&w, "id", first + i);
+        csn_jw_put_str(&w, "text", csn_str_from(specials[i]));
         csn_jw_object_end(&w);
     }
     csn_jw_array_end(&w);

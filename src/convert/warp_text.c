@@ -48,10 +48,8 @@ static caisson_status write_specials(const writer *t, const csn_jval *added) {
         uint64_t id;
         if (csn_str_to_u64(it.key, &id) && csn_jval_str(csn_jval_get(it.value, "content"), &text)) {
             csn_jw_object(&w);
-            csn_jw_key(&w, CSN_STR("id"));
-            csn_jw_u64(&w, id);
-            csn_jw_key(&w, CSN_STR("text"));
-            csn_jw_str(&w, text);
+            csn_jw_put_u64(&w, "id", id);
+            csn_jw_put_str(&w, "text", text);
             csn_jw_object_end(&w);
         }
     }

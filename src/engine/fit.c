@@ -131,22 +131,16 @@ static void put_f16(csn_jw *w, csn_str key, const float *x, size_t n) {
 
 void csn_selection_write(csn_jw *w, const csn_cmf_selection *s, uint32_t hidden) {
     csn_jw_object(w);
-    csn_jw_key(w, CSN_STR("metric"));
-    csn_jw_str(w, s->is_unit ? CSN_STR("mse_unit") : CSN_STR("mse"));
-    csn_jw_key(w, CSN_STR("phi_layer"));
-    csn_jw_u64(w, s->phi_layer);
+    csn_jw_put_str(w, "metric", s->is_unit ? CSN_STR("mse_unit") : CSN_STR("mse"));
+    csn_jw_put_u64(w, "phi_layer", s->phi_layer);
     put_f16(w, CSN_STR("mean"), s->mean, hidden);
     put_f16(w, CSN_STR("basis"), s->basis, (size_t)s->rank * hidden);
-    csn_jw_key(w, CSN_STR("rank"));
-    csn_jw_u64(w, s->rank);
-    csn_jw_key(w, CSN_STR("err_mean"));
-    csn_jw_f32(w, s->err_mean);
-    csn_jw_key(w, CSN_STR("err_std"));
-    csn_jw_f32(w, s->err_std);
+    csn_jw_put_u64(w, "rank", s->rank);
+    csn_jw_put_f32(w, "err_mean", s->err_mean);
+    csn_jw_put_f32(w, "err_std", s->err_std);
     if (s->n_holdout > 0) {
         put_f16(w, CSN_STR("holdout"), s->holdout, (size_t)s->n_holdout * hidden);
-        csn_jw_key(w, CSN_STR("holdout_n"));
-        csn_jw_u64(w, s->n_holdout);
+        csn_jw_put_u64(w, "holdout_n", s->n_holdout);
     }
     csn_jw_object_end(w);
 }

@@ -137,13 +137,9 @@ caisson_status csn_routing_fit(const csn_cmf_skill *skills, uint32_t n, uint32_t
 
 void csn_routing_write(csn_jw *w, const csn_routing *r) {
     csn_jw_object(w);
-    csn_jw_key(w, CSN_STR("temperature"));
-    csn_jw_f32(w, r->temperature);
-    csn_jw_key(w, CSN_STR("novelty_theta"));
-    csn_jw_f32(w, r->novelty_theta);
-    csn_jw_key(w, CSN_STR("samples"));
-    csn_jw_u64(w, r->n_samples);
-    csn_jw_key(w, CSN_STR("target_fpr"));
-    csn_jw_f32(w, target_fpr);
+    csn_jw_put_f32(w, "temperature", r->temperature);
+    csn_jw_put_f32(w, "novelty_theta", r->novelty_theta);
+    csn_jw_put_u64(w, "samples", r->n_samples);
+    csn_jw_put_f32(w, "target_fpr", target_fpr);
     csn_jw_object_end(w);
 }

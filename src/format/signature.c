@@ -67,16 +67,14 @@ caisson_status csn_signature_parse(csn_str json, csn_signature *ret, caisson_err
 static void put_hex(csn_jw *w, const char *key, const uint8_t *bytes, size_t n) {
     char text[2 * CSN_ED25519_SIG_BYTES + 1];
     csn_hex_encode(bytes, n, text);
-    csn_jw_key(w, csn_str_from(key));
-    csn_jw_str(w, csn_str_from(text));
+    csn_jw_put_str(w, key, csn_str_from(text));
 }
 
 caisson_status csn_signature_write(const csn_signature *s, csn_buf *out, caisson_error *err) {
     csn_jw w = csn_jw_begin(out, err);
     w.pretty = true;
     csn_jw_object(&w);
-    csn_jw_key(&w, CSN_STR("alg"));
-    csn_jw_str(&w, CSN_STR(ALG));
+    csn_jw_put_str(&w, "alg", CSN_STR(ALG));
     put_hex(&w, "pubkey", s->key, sizeof(s->key));
     put_hex(&w, "sha256", s->sha256, sizeof(s->sha256));
     put_hex(&w, "sig", s->sig, sizeof(s->sig));

@@ -89,16 +89,9 @@ uint64_t csn_model_bytes_per_token(const csn_model *m) {
 
 static void block(csn_jw *w, const char *name, const char *why) {
     csn_jw_object(w);
-    csn_jw_key(w, CSN_STR("block"));
-    csn_jw_str(w, csn_str_from(name));
-    csn_jw_key(w, CSN_STR("why"));
-    csn_jw_str(w, csn_str_from(why));
+    csn_jw_put_str(w, "block", csn_str_from(name));
+    csn_jw_put_str(w, "why", csn_str_from(why));
     csn_jw_object_end(w);
-}
-
-static void number(csn_jw *w, csn_str key, uint64_t v) {
-    csn_jw_key(w, key);
-    csn_jw_u64(w, v);
 }
 
 static void describe_kda(const csn_kda *kda, csn_jw *w) {
@@ -228,16 +221,16 @@ static void describe_moe(const csn_model *m, const csn_moe *moe, csn_jw *w) {
 
 void csn_model_describe_layer(const csn_model *m, uint32_t i_layer, csn_jw *w) {
     const csn_layer *l = &m->plan.layers[i_layer];
-    number(w, CSN_STR("layer"), i_layer);
-    number(w, CSN_STR("heads"), l->n_heads);
-    number(w, CSN_STR("kv_heads"), l->n_kv_heads);
-    number(w, CSN_STR("head_dim"), l->head_dim);
-    number(w, CSN_STR("rotary_dim"), l->kda != NULL ? 0 : m->plan.ropes[l->i_rope].rotary_dim);
-    number(w, CSN_STR("window"), l->window);
-    number(w, CSN_STR("ffn"), l->ffn);
+    csn_jw_put_u64(w, "layer", i_layer);
+    csn_jw_put_u64(w, "heads", l->n_heads);
+    csn_jw_put_u64(w, "kv_heads", l->n_kv_heads);
+    csn_jw_put_u64(w, "head_dim", l->head_dim);
+    csn_jw_put_u64(w, "rotary_dim", l->kda != NULL ? 0 : m->plan.ropes[l->i_rope].rotary_dim);
+    csn_jw_put_u64(w, "window", l->window);
+    csn_jw_put_u64(w, "ffn", l->ffn);
     if (l->moe != NULL) {
-        number(w, CSN_STR("experts"), l->moe->n_experts);
-        number(w, CSN_STR("experts_per_token"), l->moe->top_k);
+        csn_jw_put_u64(w, "experts", l->moe->n_experts);
+        csn_jw_put_u64(w, "experts_per_token", l->moe->top_k);
     }
     csn_jw_key(w, CSN_STR("blocks"));
     csn_jw_array(w);

@@ -27,29 +27,15 @@ static void put_ours(csn_jw *w, enum key key, const csn_cmf_mask *m, const csn_a
     }
 }
 
-static void text_or_null(csn_jw *w, const char *key, csn_str s) {
-    csn_jw_key(w, csn_str_from(key));
-    if (s.ptr != NULL) {
-        csn_jw_str(w, s);
-    } else {
-        csn_jw_null(w);
-    }
-}
-
 /* What a file says of a mask that it did not have: the reference's keys in its order. */
 static void put_new(csn_jw *w, const csn_cmf_mask *m) {
-    csn_jw_key(w, CSN_STR("task_id"));
-    csn_jw_u64(w, m->task_id);
-    csn_jw_key(w, CSN_STR("name"));
-    csn_jw_str(w, m->name);
-    text_or_null(w, "description", m->description);
-    csn_jw_key(w, CSN_STR("sparsity"));
-    csn_jw_f32(w, m->sparsity);
-    text_or_null(w, "parent", m->parent);
-    csn_jw_key(w, CSN_STR("priority"));
-    csn_jw_str(w, m->priority);
-    csn_jw_key(w, CSN_STR("has_hot_pack"));
-    csn_jw_bool(w, false);
+    csn_jw_put_u64(w, "task_id", m->task_id);
+    csn_jw_put_str(w, "name", m->name);
+    csn_jw_put_str_or_null(w, "description", m->description);
+    csn_jw_put_f32(w, "sparsity", m->sparsity);
+    csn_jw_put_str_or_null(w, "parent", m->parent);
+    csn_jw_put_str(w, "priority", m->priority);
+    csn_jw_put_bool(w, "has_hot_pack", false);
 }
 
 static void put_mask(csn_jw *w, const csn_cmf_mask *m, const csn_arch *a, uint64_t blob_off) {
@@ -90,8 +76,7 @@ static caisson_status put_meta(const csn_cmf_masks *masks, const csn_arch *a, ui
     csn_jw w = csn_jw_begin(out, err);
     uint64_t at = align8(8 + meta_len);
     csn_jw_object(&w);
-    csn_jw_key(&w, CSN_STR("default_task"));
-    csn_jw_str(&w, masks->default_task);
+    csn_jw_put_str(&w, "default_task", masks->default_task);
     csn_jw_key(&w, CSN_STR("masks"));
     csn_jw_array(&w);
     for (uint32_t i = 0; i < masks->n; i++) {

@@ -17,8 +17,7 @@ struct csn_st_writer {
 static void put_tensor(csn_jw *w, const csn_st_tensor *t, uint64_t at) {
     csn_jw_key(w, t->name);
     csn_jw_object(w);
-    csn_jw_key(w, CSN_STR("dtype"));
-    csn_jw_str(w, csn_str_from(t->dtype->safetensors));
+    csn_jw_put_str(w, "dtype", csn_str_from(t->dtype->safetensors));
     csn_jw_key(w, CSN_STR("shape"));
     csn_jw_array(w);
     for (uint32_t d = 0; d < t->shape.n_dims; d++) {
@@ -43,8 +42,7 @@ static caisson_status make_header(const csn_st_tensor *tensors, uint32_t n, csn_
     csn_jw_object(&w);
     csn_jw_key(&w, CSN_STR("__metadata__"));
     csn_jw_object(&w);
-    csn_jw_key(&w, CSN_STR("format"));
-    csn_jw_str(&w, CSN_STR("pt"));
+    csn_jw_put_str(&w, "format", CSN_STR("pt"));
     csn_jw_object_end(&w);
     for (uint32_t i = 0; i < n; i++) {
         if (tensors[i].dtype->safetensors == NULL) {

@@ -147,8 +147,7 @@ static caisson_status make(maker *m, csn_buf *out) {
     m->jw = csn_jw_begin(out, m->err);
     m->jw.pretty = true;
     csn_jw_object(&m->jw);
-    csn_jw_key(&m->jw, CSN_STR("caisson_digests"));
-    csn_jw_u64(&m->jw, VERSION);
+    csn_jw_put_u64(&m->jw, "caisson_digests", VERSION);
     CSN_TRY(put_files(m));
     CSN_TRY(put_trunk(m));
     csn_jw_object_end(&m->jw);

@@ -24,36 +24,18 @@ static const char pattern[] = "[\\p{Han}]+"
                               "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
                               "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
-static void key(csn_jw *w, const char *name) {
-    csn_jw_key(w, csn_str_from(name));
-}
-static void put_str(csn_jw *w, const char *name, const char *value) {
-    key(w, name);
-    csn_jw_str(w, csn_str_from(value));
-}
-static void put_bool(csn_jw *w, const char *name, bool value) {
-    key(w, name);
-    csn_jw_bool(w, value);
-}
-static void put_null(csn_jw *w, const char *name) {
-    key(w, name);
-    csn_jw_null(w);
-}
-
 static void write_specials(csn_jw *w, const csn_warp *warp) {
-    key(w, "added_tokens");
+    csn_jw_key(w, CSN_STR("added_tokens"));
     csn_jw_array(w);
     for (uint32_t i = 0; i < warp->n_specials; i++) {
         csn_jw_object(w);
-        key(w, "id");
-        csn_jw_u64(w, warp->specials[i].id);
-        key(w, "content");
-        csn_jw_str(w, warp->specials[i].text);
-        put_bool(w, "single_word", false);
-        put_bool(w, "lstrip", false);
-        put_bool(w, "rstrip", false);
-        put_bool(w, "normalized", false);
-        put_bool(w, "special", true);
+        csn_jw_put_u64(w, "id", warp->specials[i].id);
+        csn_jw_put_str(w, "content", warp->specials[i].text);
+        csn_jw_put_bool(w, "single_word", false);
+        csn_jw_put_bool(w, "lstrip", false);
+        csn_jw_put_bool(w, "rstrip", false);
+        csn_jw_put_bool(w, "normalized", false);
+        csn_jw_put_bool(w, "special", true);
         csn_jw_object_end(w);
     }
     csn_jw_array_end(w);
@@ -61,27 +43,27 @@ static void write_specials(csn_jw *w, const csn_warp *warp) {
 
 static void write_byte_level(csn_jw *w) {
     csn_jw_object(w);
-    put_str(w, "type", "ByteLevel");
-    put_bool(w, "add_prefix_space", false);
-    put_bool(w, "trim_offsets", false);
-    put_bool(w, "use_regex", false);
+    csn_jw_put_str(w, "type", CSN_STR("ByteLevel"));
+    csn_jw_put_bool(w, "add_prefix_space", false);
+    csn_jw_put_bool(w, "trim_offsets", false);
+    csn_jw_put_bool(w, "use_regex", false);
     csn_jw_object_end(w);
 }
 
 static void write_pre_tokenizer(csn_jw *w) {
-    key(w, "pre_tokenizer");
+    csn_jw_key(w, CSN_STR("pre_tokenizer"));
     csn_jw_object(w);
-    put_str(w, "type", "Sequence");
-    key(w, "pretokenizers");
+    csn_jw_put_str(w, "type", CSN_STR("Sequence"));
+    csn_jw_key(w, CSN_STR("pretokenizers"));
     csn_jw_array(w);
     csn_jw_object(w);
-    put_str(w, "type", "Split");
-    key(w, "pattern");
+    csn_jw_put_str(w, "type", CSN_STR("Split"));
+    csn_jw_key(w, CSN_STR("pattern"));
     csn_jw_object(w);
-    put_str(w, "Regex", pattern);
+    csn_jw_put_str(w, "Regex", csn_str_from(pattern));
     csn_jw_object_end(w);
-    put_str(w, "behavior", "Isolated");
-    put_bool(w, "invert", false);
+    csn_jw_put_str(w, "behavior", CSN_STR("Isolated"));
+    csn_jw_put_bool(w, "invert", false);
     csn_jw_object_end(w);
     write_byte_level(w);
     csn_jw_array_end(w);
@@ -103,7 +85,7 @@ static caisson_status spell(maker *m, csn_str token) {
 /* Special tokens stand in it as well: the package numbers an added token anew that does not follow
  * the vocabulary without a gap. */
 static caisson_status write_vocab(maker *m, const csn_warp *warp) {
-    key(&m->w, "vocab");
+    csn_jw_key(&m->w, CSN_STR("vocab"));
     csn_jw_object(&m->w);
     for (uint32_t id = 0; id < m->ranks.n_ids; id++) {
         if (m->ranks.tokens[id].len > 0) {
@@ -140,18 +122,18 @@ static caisson_status write_merges_of(maker *m, csn_str token) {
 
 static caisson_status write_model(maker *m, const csn_warp *warp) {
     csn_jw *w = &m->w;
-    key(w, "model");
+    csn_jw_key(w, CSN_STR("model"));
     csn_jw_object(w);
-    put_str(w, "type", "BPE");
-    put_null(w, "dropout");
-    put_null(w, "unk_token");
-    put_null(w, "continuing_subword_prefix");
-    put_null(w, "end_of_word_suffix");
-    put_bool(w, "fuse_unk", false);
-    put_bool(w, "byte_fallback", false);
-    put_bool(w, "ignore_merges", true);
+    csn_jw_put_str(w, "type", CSN_STR("BPE"));
+    csn_jw_put_null(w, "dropout");
+    csn_jw_put_null(w, "unk_token");
+    csn_jw_put_null(w, "continuing_subword_prefix");
+    csn_jw_put_null(w, "end_of_word_suffix");
+    csn_jw_put_bool(w, "fuse_unk", false);
+    csn_jw_put_bool(w, "byte_fallback", false);
+    csn_jw_put_bool(w, "ignore_merges", true);
     CSN_TRY(write_vocab(m, warp));
-    key(w, "merges");
+    csn_jw_key(w, CSN_STR("merges"));
     csn_jw_array(w);
     for (uint32_t id = 0; id < m->ranks.n_ids; id++) {
         CSN_TRY(write_merges_of(m, m->ranks.tokens[id]));
@@ -179,14 +161,14 @@ static caisson_status write_json(const csn_warp *warp, maker *m, csn_buf *out) {
     m->w = csn_jw_begin(out, m->err);
     csn_jw *w = &m->w;
     csn_jw_object(w);
-    put_str(w, "version", "1.0");
-    put_null(w, "truncation");
-    put_null(w, "padding");
+    csn_jw_put_str(w, "version", CSN_STR("1.0"));
+    csn_jw_put_null(w, "truncation");
+    csn_jw_put_null(w, "padding");
     write_specials(w, warp);
-    put_null(w, "normalizer");
+    csn_jw_put_null(w, "normalizer");
     write_pre_tokenizer(w);
-    put_null(w, "post_processor");
-    key(w, "decoder");
+    csn_jw_put_null(w, "post_processor");
+    csn_jw_key(w, CSN_STR("decoder"));
     write_byte_level(w);
     CSN_TRY(write_model(m, warp));
     csn_jw_object_end(w);

@@ -285,6 +285,44 @@ static void every_failed_allocation_is_told(void **state) {
     }
 }
 
+static void members_are_key_and_value(void **state) {
+    (void)state;
+    static const double some[] = {0.5, 3};
+    static const csn_str none = {0};
+    caisson_error err;
+    csn_buf out = CSN_BUF_INIT(1 << 10);
+    csn_jw w = csn_jw_begin(&out, &err);
+    csn_jw_object(&w);
+    csn_jw_put_str(&w, "str", CSN_STR("x"));
+    csn_jw_put_str(&w, "no_str", none);
+    csn_jw_put_str_or_null(&w, "str_or", CSN_STR(""));
+    csn_jw_put_str_or_null(&w, "null_or", none);
+    csn_jw_put_id(&w, "id", 7);
+    csn_jw_put_id(&w, "no_id", -1);
+    csn_jw_put_u64(&w, "u64", UINT64_MAX);
+    csn_jw_put_f64(&w, "f64", 0.1);
+    csn_jw_put_f64s(&w, "f64s", some, 2);
+    csn_jw_put_f64s(&w, "no_f64s", some, 0);
+    csn_jw_put_f32(&w, "f32", 0.1f);
+    csn_jw_put_bool(&w, "bool", true);
+    csn_jw_put_null(&w, "null");
+    csn_jw_object_end(&w);
+    ASSERT_OK(csn_jw_end(&w), &err);
+    ASSERT_STR(csn_buf_view(&out),
+               "{\"str\":\"x\",\"no_str\":\"\",\"str_or\":\"\",\"null_or\":null,\"id\":7,"
+               "\"no_id\":null,\"u64\":18446744073709551615,\"f64\":0.1,\"f64s\":[0.5,3.0],"
+               "\"no_f64s\":[],\"f32\":0.1,\"bool\":true,\"null\":null}");
+    csn_json *d = parse(out.ptr);
+    const csn_jval *root = csn_json_root(d);
+    ASSERT_STR(csn_jval_text_of(root, "str"), "x");
+    assert_true(csn_jval_number_of(root, "u64") == UINT64_MAX);
+    assert_true(csn_jval_real_of(root, "f64") == 0.1);
+    ASSERT_STR(csn_jval_text_of(root, "u64"), ""); /* of another kind */
+    assert_true(csn_jval_number_of(root, "absent") == 0 && csn_jval_real_of(root, "str") == 0);
+    csn_json_free(d);
+    csn_buf_free(&out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_and_kinds),
@@ -292,6 +330,7 @@ int main(void) {
         cmocka_unit_test(grammar_faults_are_parse),
         cmocka_unit_test(depth_is_limited),
         cmocka_unit_test(writer_round_trip),
+        cmocka_unit_test(members_are_key_and_value),
         cmocka_unit_test(floats_read_back_equal),
         cmocka_unit_test(floats_look_like_the_reference),
         cmocka_unit_test(numbers_ignore_the_locale),
