@@ -84,12 +84,13 @@ static double find_temperature(const fit *f) {
     double best = 1;
     double least = (double)INFINITY;
     double t = 1e-3;
-    for (int i = 0; i < GRID; i++, t *= 1.15) {
+    for (int i = 0; i < GRID; i++) {
         double now = unlikeliness(f, t);
         if (now < least) {
             least = now;
             best = t;
         }
+        t *= 1.15;
     }
     return best;
 }
