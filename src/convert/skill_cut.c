@@ -34,19 +34,6 @@ static bool is_wanted(const job *j, csn_str name) {
     return j->skill == NULL || !is_of_skill(name);
 }
 
-/* The name that the skill's tensor replaces; false for another tensor. */
-static bool replaced_name(csn_str id, csn_str name, csn_str *ret) {
-    size_t before = sizeof("skill.") - 1;
-    if (!is_of_skill(name) || name.len <= before + id.len + 1 ||
-        !csn_str_starts(csn_str_make(name.ptr + before, name.len - before), id) ||
-        name.ptr[before + id.len] != '.') {
-        return false;
-    }
-    before += id.len + 1;
-    *ret = csn_str_make(name.ptr + before, name.len - before);
-    return true;
-}
-
 static bool is_alike(const csn_tensor *a, const csn_tensor *b) {
     return b != NULL && a->hash == b->hash && a->dtype == b->dtype && a->nbytes == b->nbytes &&
            csn_shape_eq(&a->shape, &b->shape);
@@ -71,7 +58,7 @@ static caisson_status find_parts(job *j) {
     for (uint32_t i = 0; i < dir->n; i++) {
         const csn_tensor *t = &dir->tensors[i];
         csn_str name = t->name;
-        bool is_part = j->skill != NULL ? replaced_name(j->id, t->name, &name)
+        bool is_part = j->skill != NULL ? csn_cmf_skill_replaces(j->id, t->name, &name)
                                         : !is_alike(t, csn_directory_find(&j->base->dir, t->name));
         if (is_part) {
             j->parts[j->n++] = (csn_part){name, j->model, t};

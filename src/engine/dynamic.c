@@ -58,18 +58,13 @@ static void watch(void *ctx, uint32_t i_visit, uint32_t pos0, const float *h, ui
 /* "skill.ID.model.layers.N.mlp.*" and nothing else. */
 static bool is_ffn_only(const csn_cmf *c, const csn_cmf_skill *s) {
     for (uint32_t i = 0; i < c->dir.n; i++) {
-        csn_str name = c->dir.tensors[i].name;
-        const csn_str before = CSN_STR("skill."), behind = CSN_STR(".model.layers.");
-        if (!csn_str_starts(name, before)) {
+        const csn_str layers = CSN_STR("model.layers.");
+        csn_str rest;
+        if (!csn_cmf_skill_replaces(s->id, c->dir.tensors[i].name, &rest)) {
             continue;
         }
-        csn_str rest = csn_str_make(name.ptr + before.len, name.len - before.len);
-        if (!csn_str_starts(rest, s->id) || rest.len <= s->id.len || rest.ptr[s->id.len] != '.') {
-            continue;
-        }
-        rest = csn_str_make(rest.ptr + s->id.len, rest.len - s->id.len);
         size_t dot =
-            csn_str_starts(rest, behind) ? csn_str_find(rest, CSN_STR("."), behind.len) : SIZE_MAX;
+            csn_str_starts(rest, layers) ? csn_str_find(rest, CSN_STR("."), layers.len) : SIZE_MAX;
         if (dot == SIZE_MAX ||
             !csn_str_starts(csn_str_make(rest.ptr + dot, rest.len - dot), CSN_STR(".mlp."))) {
             return false;

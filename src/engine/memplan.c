@@ -24,15 +24,8 @@ static uint64_t sum_weights(const csn_store *store) {
 
 /* The skill that the tensor is of, and what it replaces; NULL: it is of none. */
 static const csn_cmf_skill *skill_of(const csn_cmf *c, csn_str name, csn_str *ret_rest) {
-    const csn_str prefix = CSN_STR("skill.");
-    if (!csn_str_starts(name, prefix)) {
-        return NULL;
-    }
-    csn_str rest = csn_str_make(name.ptr + prefix.len, name.len - prefix.len);
     for (uint32_t i = 0; i < c->n_skills; i++) {
-        csn_str id = c->skills[i].id;
-        if (csn_str_starts(rest, id) && rest.len > id.len && rest.ptr[id.len] == '.') {
-            *ret_rest = csn_str_make(rest.ptr + id.len + 1, rest.len - id.len - 1);
+        if (csn_cmf_skill_replaces(c->skills[i].id, name, ret_rest)) {
             return &c->skills[i];
         }
     }

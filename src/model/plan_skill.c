@@ -102,14 +102,9 @@ caisson_status csn_plan_from_skills(struct csn_maker *m, const csn_tensor *t, bo
 }
 
 bool csn_plan_is_of_skill(const struct csn_maker *m, csn_str name) {
-    const csn_str prefix = CSN_STR("skill.");
-    if (!csn_str_starts(name, prefix)) {
-        return false;
-    }
-    csn_str rest = csn_str_make(name.ptr + prefix.len, name.len - prefix.len);
+    csn_str rest;
     for (uint32_t i = 0; i < m->n_parts; i++) {
-        csn_str id = m->parts[i].skill;
-        if (csn_str_starts(rest, id) && rest.len > id.len && rest.ptr[id.len] == '.') {
+        if (csn_cmf_skill_replaces(m->parts[i].skill, name, &rest)) {
             return true;
         }
     }

@@ -190,6 +190,8 @@ caisson_status csn_cmf_find_mask(const csn_cmf_masks *masks, csn_str name, const
 
 /* True for a skill by itself (feature bit 6): it replaces tensors of a base, and is no model. */
 bool csn_cmf_is_skill_file(const csn_cmf *c);
+/* The name that a skill's tensor "skill.ID.NAME" stands for; false for any other tensor. */
+bool csn_cmf_skill_replaces(csn_str id, csn_str tensor, csn_str *ret_name);
 /* CAISSON_E_MISSING lists the ids that there are. */
 caisson_status csn_cmf_find_skill(const csn_cmf *c, csn_str id, const csn_cmf_skill **ret,
                                   caisson_error *err);

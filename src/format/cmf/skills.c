@@ -118,6 +118,19 @@ bool csn_cmf_is_skill_file(const csn_cmf *c) {
     return (c->envelope.required_features & CSN_CMF_SKILL_FILE) != 0;
 }
 
+bool csn_cmf_skill_replaces(csn_str id, csn_str tensor, csn_str *ret_name) {
+    const csn_str prefix = CSN_STR("skill.");
+    if (!csn_str_starts(tensor, prefix)) {
+        return false;
+    }
+    csn_str rest = csn_str_make(tensor.ptr + prefix.len, tensor.len - prefix.len);
+    if (!csn_str_starts(rest, id) || rest.len <= id.len + 1 || rest.ptr[id.len] != '.') {
+        return false;
+    }
+    *ret_name = csn_str_make(rest.ptr + id.len + 1, rest.len - id.len - 1);
+    return true;
+}
+
 caisson_status csn_cmf_find_skill(const csn_cmf *c, csn_str id, const csn_cmf_skill **ret,
                                   caisson_error *err) {
     const csn_cmf_skill *found = NULL;
