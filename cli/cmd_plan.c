@@ -29,6 +29,7 @@ static int print_json(const cli_args *args, const caisson_memory_plan *p) {
     csn_jw_put_u64(&w, "budget_bytes", p->budget_bytes);
     csn_jw_put_u64(&w, "cache_bytes", p->cache_bytes);
     csn_jw_put_u64(&w, "trunk_bytes", p->trunk_bytes);
+    csn_jw_put_u64(&w, "mask_bytes", p->mask_bytes);
     csn_jw_put_u64(&w, "bytes_per_token", p->bytes_per_token);
     csn_jw_put_u64(&w, "read_bytes_per_token", p->read_bytes_per_token);
     csn_jw_put_u64(&w, "read_trunk_bytes_per_token", p->read_trunk_bytes_per_token);
@@ -77,6 +78,9 @@ static void print_text(const caisson_memory_plan *p) {
     if (has_trunk) {
         print_bytes("kept of layers", p->trunk_bytes, "head included");
         print_bytes("read for each token", p->read_trunk_bytes_per_token, "of layers and head");
+    }
+    if (p->mask_bytes > 0) {
+        print_bytes("copies for a task", p->mask_bytes, "of what its mask leaves");
     }
     if (p->bytes_per_token > 0) {
         print_bytes("cache of experts", p->cache_bytes, "");
@@ -177,7 +181,7 @@ const cli_command cli_cmd_plan = {
         "\"min_cache_bytes\":N, \"min_trunk_bytes\":N, \"floor_bytes\":N (the sum of these six), "
         "\"resident_bytes\":N, "
         "\"limit_bytes\":N, \"limit_by\":S, \"budget_bytes\":N, \"cache_bytes\":N, "
-        "\"trunk_bytes\":N, \"bytes_per_token\":N, \"read_bytes_per_token\":N, "
+        "\"trunk_bytes\":N, \"mask_bytes\":N, \"bytes_per_token\":N, \"read_bytes_per_token\":N, "
         "\"read_trunk_bytes_per_token\":N, \"disk_bytes_per_s\":N (0: not "
         "measured), \"tokens_per_s\":X or null (nothing is read, or not measured)}.",
     .examples = "caisson plan model.waste --budget 8G\ncaisson plan model.cmf -c 32768 --json",

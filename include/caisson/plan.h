@@ -36,6 +36,8 @@ typedef struct caisson_memory_plan {
     uint64_t budget_bytes;    /* as asked for, or chosen: at most 3/4 of the limit, or the floor */
     uint64_t cache_bytes;     /* of it for routed experts */
     uint64_t trunk_bytes;     /* of it for layers and head, when these are streamed */
+    uint64_t mask_bytes;      /* of it for copies of what a task mask leaves of the weights, which a
+                                 session makes where they fit, for speed */
     uint64_t bytes_per_token; /* of routed experts that one token uses */
     uint64_t read_bytes_per_token; /* of those not in the cache, when all are used alike; models
                                       prefer some, so that less is read */

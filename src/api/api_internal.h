@@ -115,9 +115,9 @@ caisson_status csn_api_open_container(const char *path, const caisson_open_optio
 caisson_status csn_api_store(const csn_api_container *c, const caisson_open_options *o,
                              csn_store **ret, caisson_error *err);
 /* Routed experts of a .waste are always fetched, those of a .cmf under a budget, which is then kept
- * by the session too: *ret_max_ubatch, otherwise left alone. */
+ * by the session too: *ret, otherwise left alone. */
 caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o,
-                              uint32_t *ret_max_ubatch, caisson_error *err);
+                              csn_memplan_share *ret, caisson_error *err);
 csn_kv_type csn_api_kv_type(caisson_kv_type type); /* of a valid one (common.c) */
 /* csn_memplan_make for the public types; CAISSON_E_ARG for one that does not exist (plan.c). */
 caisson_status csn_api_memplan(csn_store *store, uint32_t n_ctx, caisson_kv_type type_k,

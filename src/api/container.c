@@ -31,7 +31,7 @@ caisson_status csn_api_open_container(const char *path, const caisson_open_optio
 }
 
 caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o,
-                              uint32_t *ret_max_ubatch, caisson_error *err) {
+                              csn_memplan_share *ret, caisson_error *err) {
     static const csn_expert_io io[] = {
         [CAISSON_IO_DEFAULT] = CSN_EXPERT_IO_AUTO,
         [CAISSON_IO_URING] = CSN_EXPERT_IO_URING,
@@ -61,7 +61,7 @@ caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o,
                           ? o->budget_bytes
                           : csn_memplan_choose(&plan, csn_memory_limit_get().bytes);
     CSN_TRY(csn_memplan_split(&plan, budget, &share, err));
-    *ret_max_ubatch = share.n_ubatch;
+    *ret = share;
     csn_expert_options eo = {
         .cache_bytes = share.cache_bytes, .least_bytes = plan.min_cache_bytes, .io = io[o->io]};
     csn_log log = log_of(o);

@@ -172,10 +172,11 @@ static caisson_status open_parts(caisson_model *m, const caisson_open_options *o
     }
     if (!o->text_only) {
         CSN_TRY(csn_api_store(&m->files, o, &m->store, err));
-        uint32_t max_ubatch = UINT32_MAX;
-        CSN_TRY(csn_api_stream(m->store, o, &max_ubatch, err));
+        csn_memplan_share share = {.n_ubatch = UINT32_MAX, .mask_bytes = UINT64_MAX};
+        CSN_TRY(csn_api_stream(m->store, o, &share, err));
         CSN_TRY(csn_model_new(m->store, &m->model, err));
-        csn_model_set_max_ubatch(m->model, max_ubatch);
+        csn_model_set_max_ubatch(m->model, share.n_ubatch);
+        csn_model_set_max_packed(m->model, share.mask_bytes);
         if (!csn_cpu_has_fma()) {
             tell(&log,
                  "this CPU has no fused multiply-add: f32 arithmetic is worked out in software "

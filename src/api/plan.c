@@ -120,6 +120,7 @@ static caisson_status make_plan(csn_store *store, const caisson_plan_options *o,
         .budget_bytes = budget,
         .cache_bytes = share.cache_bytes,
         .trunk_bytes = share.trunk_bytes,
+        .mask_bytes = share.mask_bytes,
         .bytes_per_token = p.bytes_per_token,
     };
     if (p.all_cache_bytes > 0) {

@@ -5,6 +5,7 @@
 #include "base/size.h"
 #include "engine/session.h"
 #include "model/forward.h"
+#include "model/packed.h"
 
 enum { PLAN_THREADS = 32, GROWTH_SHARE = 8 /* of what is above the floor, for longer cuts */ };
 
@@ -103,6 +104,24 @@ static caisson_status count_experts(const csn_stream *stream, const csn_plan *pl
     return CAISSON_OK;
 }
 
+/* The most that the copies of one of the file's masks take. Masks that no session could choose
+ * count for nothing. */
+static uint64_t count_copies(const csn_store *store, const csn_plan *plan) {
+    const csn_cmf_masks *masks = &csn_store_cmf(store)->masks;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < masks->n && csn_store_trunk(store) == NULL; i++) {
+        caisson_error err;
+        csn_active *a = NULL;
+        uint64_t n = 0;
+        if (csn_active_new(plan, csn_store_arch(store), &masks->masks[i], &a, &err) == CAISSON_OK &&
+            a != NULL && csn_packed_nbytes(a, plan, &n, &err) == CAISSON_OK) {
+            most = n > most ? n : most;
+        }
+        csn_active_free(a);
+    }
+    return most;
+}
+
 static caisson_status add_up(csn_memplan *p, caisson_error *err) {
     uint64_t fixed;
     if (!csn_add(p->weights_bytes, p->kv_bytes, &fixed) ||
@@ -112,7 +131,8 @@ static caisson_status add_up(csn_memplan *p, caisson_error *err) {
         !csn_add(p->floor_bytes, p->min_trunk_bytes, &p->floor_bytes) ||
         !csn_add(fixed, p->all_trunk_bytes, &fixed) ||
         !csn_add(fixed, p->buffer_bytes[CSN_MEMPLAN_CUTS - 1], &p->resident_bytes) ||
-        !csn_add(p->resident_bytes, p->all_cache_bytes, &p->resident_bytes)) {
+        !csn_add(p->resident_bytes, p->all_cache_bytes, &p->resident_bytes) ||
+        !csn_add(p->resident_bytes, p->mask_bytes, &p->resident_bytes)) {
         return csn_fail_nomem(err, UINT64_MAX);
     }
     return CAISSON_OK;
@@ -132,6 +152,7 @@ static caisson_status measure(const csn_plan *plan, const csn_store *store, csn_
     if (csn_store_stream(store) != NULL) {
         CSN_TRY(count_experts(csn_store_stream(store), plan, p, err));
     }
+    p->mask_bytes = count_copies(store, plan);
     return add_up(p, err);
 }
 
@@ -186,10 +207,14 @@ caisson_status csn_memplan_split(const csn_memplan *p, uint64_t budget, csn_memp
     while (i > 0 && !is_affordable(p, above, growth(p, i))) {
         i--;
     }
-    uint64_t cache = p->min_cache_bytes + above - growth(p, i);
+    above -= growth(p, i);
+    uint64_t cache = p->all_cache_bytes - p->min_cache_bytes;
+    cache = cache < above ? cache : above;
+    above -= cache;
     *ret = (csn_memplan_share){
-        .cache_bytes = cache < p->all_cache_bytes ? cache : p->all_cache_bytes,
+        .cache_bytes = p->min_cache_bytes + cache,
         .trunk_bytes = p->min_trunk_bytes + trunk,
+        .mask_bytes = p->mask_bytes < above ? p->mask_bytes : above,
         .n_ubatch = CSN_MEMPLAN_MIN_UBATCH << i,
     };
     return CAISSON_OK;

@@ -5,7 +5,7 @@
  * The least (floor) depends on the model, n_ctx and the types of the KV cache, and on nothing else:
  * buffers are counted for 32 threads, the wider of the compute modes and prompts that are cut into
  * 64 tokens. What a budget has beyond it goes to layers of a streamed trunk, then to the cache of
- * experts, a part of it to longer cuts.
+ * experts, a part of it to longer cuts, and what is left to copies for a task mask.
  */
 #ifndef CSN_ENGINE_MEMPLAN_H
 #define CSN_ENGINE_MEMPLAN_H
@@ -25,7 +25,9 @@ typedef struct csn_memplan {
     uint64_t min_cache_bytes, all_cache_bytes; /* of experts; 0: none are streamed */
     uint64_t min_trunk_bytes, all_trunk_bytes; /* of layers; 0: they are among the weights */
     uint64_t floor_bytes, resident_bytes;      /* the least; from here on nothing is read again */
-    uint64_t bytes_per_token;                  /* of streamed experts that one token uses */
+    uint64_t mask_bytes; /* copies of what a task mask leaves (model/packed.h), of the largest in
+                            the file; without them it runs too, slower */
+    uint64_t bytes_per_token; /* of streamed experts that one token uses */
 } csn_memplan;
 
 /* Tensors of skills are read when one is chosen, and stay (CMF 9). */
@@ -48,6 +50,7 @@ uint64_t csn_memplan_choose(const csn_memplan *p, uint64_t limit);
 typedef struct csn_memplan_share {
     uint64_t cache_bytes; /* of experts */
     uint64_t trunk_bytes; /* of layers: served first, for every token reads them all */
+    uint64_t mask_bytes;  /* of copies for a task mask: what nothing else has a use for */
     uint32_t n_ubatch;    /* longest cut of a prompt */
 } csn_memplan_share;
 /* CAISSON_E_LIMIT below the floor: want and got are floor and budget. */

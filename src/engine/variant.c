@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/variant.h"
 
+#include "model/packed.h"
+
 static const csn_cmf *cmf_of(const csn_variants *v) {
     return csn_store_cmf(csn_model_store(v->model));
 }
@@ -62,6 +64,29 @@ static caisson_status find_mask(const csn_variants *v, const csn_cmf_skill *skil
     return CAISSON_OK;
 }
 
+struct copy {
+    csn_active *active;
+    const csn_plan *plan;
+};
+
+static caisson_status make_copies(void *ctx, caisson_error *err) {
+    const struct copy *c = ctx;
+    return csn_packed_make(c->active, c->plan, err);
+}
+
+/* Copies of what the mask leaves, where they fit. Of the backbone alone: skills are many, and their
+ * weights their own. */
+static caisson_status pack(const csn_variants *v, csn_active *active, caisson_error *err) {
+    const csn_plan *plan = csn_model_plan(v->model);
+    uint64_t nbytes;
+    CSN_TRY(csn_packed_nbytes(active, plan, &nbytes, err));
+    if (plan->trunk != NULL || nbytes > csn_model_max_packed(v->model)) {
+        return CAISSON_OK;
+    }
+    struct copy c = {active, plan};
+    return csn_store_guarded(csn_model_store(v->model), make_copies, &c, err);
+}
+
 /* Fills an entry whose plan is known; on failure it stays as it was. */
 static caisson_status resolve(const csn_variants *v, const csn_plan *plan,
                               const csn_cmf_skill *skill, csn_variant *ret, caisson_error *err) {
@@ -72,6 +97,13 @@ static caisson_status resolve(const csn_variants *v, const csn_plan *plan,
     CSN_TRY(find_mask(v, skill, &found.mask, err));
     if (found.mask != NULL) {
         CSN_TRY(csn_active_new(plan, csn_model_arch(v->model), found.mask, &found.active, err));
+    }
+    if (found.active != NULL && plan == csn_model_plan(v->model)) {
+        caisson_status status = pack(v, found.active, err);
+        if (status != CAISSON_OK) {
+            csn_active_free(found.active);
+            return status;
+        }
     }
     *ret = found;
     return CAISSON_OK;

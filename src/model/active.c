@@ -179,6 +179,7 @@ caisson_status csn_active_new(const csn_plan *plan, const csn_arch *arch, const 
 
 void csn_active_free(csn_active *a) {
     if (a != NULL) {
+        csn_free_aligned(a->packed);
         csn_arena_done(&a->arena);
         csn_free(a);
     }

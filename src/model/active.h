@@ -18,11 +18,19 @@ typedef struct csn_runs { /* rising, apart */
     uint32_t n, n_rows;
 } csn_runs;
 
+/* Copies of what is active of a dense layer's FFN (packed.h). */
+typedef struct csn_packed_ffn {
+    csn_weight gate, up; /* rows of active neurons, one after another */
+    csn_weight down;     /* the layer's own where nothing can be left out */
+    const uint32_t *at; /* [gate.rows] the column of `down` that each feeds; NULL = in order, all */
+} csn_packed_ffn;
+
 typedef struct csn_active_visit {
-    bool is_off;             /* the layer is passed by: no residual, no keys */
-    const csn_runs *ffn;     /* active neurons of a dense layer; NULL = all */
-    const csn_runs *q, *kv;  /* rows of q_proj, of k_proj and v_proj; NULL = all */
-    const uint8_t *heads;    /* bits of query heads; NULL = all */
+    bool is_off;                  /* the layer is passed by: no residual, no keys */
+    const csn_runs *ffn;          /* active neurons of a dense layer; NULL = all */
+    const csn_packed_ffn *packed; /* or NULL: they are read where they lie */
+    const csn_runs *q, *kv;       /* rows of q_proj, of k_proj and v_proj; NULL = all */
+    const uint8_t *heads;         /* bits of query heads; NULL = all */
     const uint8_t *kv_heads; /* bits of key heads that an active query head reads; NULL = all */
     const uint8_t *experts;  /* bits of experts that may be chosen; NULL = all */
     uint32_t n_experts;      /* how many */
@@ -31,6 +39,7 @@ typedef struct csn_active_visit {
 typedef struct csn_active {
     csn_active_visit *visits; /* [csn_plan_n_visits] */
     csn_arena arena;
+    uint8_t *packed; /* memory of copies (packed.h); or NULL */
 } csn_active;
 
 /* True for every i when there are no bits. */

@@ -243,7 +243,34 @@ static void begin_block(csn_forward *f, uint32_t i_layer, uint64_t n) {
     memset(f->h, 0, nbytes);
 }
 
-/* Of rows [row0, row0 + n). next: the layer that follows; NULL: the head. */
+/* The copies that a visit runs from; NULL: none. Whoever taps inputs wants them whole. */
+static const csn_packed_ffn *packed_of(const csn_forward *f, const csn_active_visit *active) {
+    return active != NULL && f->ops.tap == NULL ? active->packed : NULL;
+}
+
+/* h += down (act(gate x) * (up x)). next: the layer that follows; NULL: the head. */
+static void dense_ffn(csn_forward *f, const csn_layer *l, const csn_layer *next,
+                      const csn_active_visit *active, float *h, uint64_t n) {
+    const csn_plan *p = f->plan;
+    const csn_packed_ffn *packed = packed_of(f, active);
+    const csn_weight *down = packed != NULL ? &packed->down : &l->down;
+    const float *in = f->gate;
+    csn_ops_expect(&f->ops, down, NULL, NULL);
+    if (packed != NULL) {
+        in = csn_block_gate_up_packed(&f->ops, &p->act, packed, f->x, p->hidden, n, f->gate, f->up);
+    } else {
+        csn_block_gate_up(&f->ops, &p->act, &l->gate, &l->up, active != NULL ? active->ffn : NULL,
+                          f->x, p->hidden, n, f->gate, f->up);
+    }
+    if (next != NULL) {
+        csn_ops_expect(&f->ops, next->first[0], next->first[1], next->first[2]);
+    } else {
+        csn_ops_expect(&f->ops, &p->head, NULL, NULL);
+    }
+    project(f, down, in, down->m.cols, l->post_ffn_norm, h, n);
+}
+
+/* Of rows [row0, row0 + n). next: as for dense_ffn. */
 static caisson_status ffn(csn_forward *f, const csn_layer *l, uint32_t i_layer,
                           const csn_layer *next, const csn_active_visit *active, uint64_t row0,
                           uint64_t n, caisson_error *err) {
@@ -252,15 +279,7 @@ static caisson_status ffn(csn_forward *f, const csn_layer *l, uint32_t i_layer,
     float *h = f->h + row0 * dim;
     read_stream(f, l->ffn_res, csn_plan_n_res(p, i_layer + 1), l->pre_ffn_norm, row0, n);
     if (l->moe == NULL) {
-        csn_ops_expect(&f->ops, &l->down, NULL, NULL);
-        csn_block_gate_up(&f->ops, &p->act, &l->gate, &l->up, active != NULL ? active->ffn : NULL,
-                          f->x, dim, n, f->gate, f->up);
-        if (next != NULL) {
-            csn_ops_expect(&f->ops, next->first[0], next->first[1], next->first[2]);
-        } else {
-            csn_ops_expect(&f->ops, &p->head, NULL, NULL);
-        }
-        project(f, &l->down, f->gate, l->ffn, l->post_ffn_norm, h, n);
+        dense_ffn(f, l, next, active, h, n);
         return CAISSON_OK;
     }
     CSN_TRY(csn_block_moe(&f->ops, p, l->moe, &f->moe, active, f->x, f->mixed, n, err));
@@ -329,7 +348,10 @@ static caisson_status layer(csn_forward *f, csn_kv *kv, uint32_t i, uint32_t pos
     read_stream(f, l->attn_res, csn_plan_n_res(p, i_layer), l->input_norm, 0, n);
     begin_block(f, i_layer, n);
     const float *result = attention(f, kv, l, active, &at);
-    if (l->moe == NULL && (active == NULL || active->ffn == NULL)) { /* else other rows are read */
+    const csn_packed_ffn *packed = packed_of(f, active);
+    if (packed != NULL) {
+        csn_ops_expect(&f->ops, &packed->gate, &packed->up, NULL);
+    } else if (l->moe == NULL && (active == NULL || active->ffn == NULL)) { /* else rows of lists */
         csn_ops_expect(&f->ops, &l->gate, &l->up, NULL);
     }
     uint64_t width = l->o.m.cols;

@@ -8,6 +8,7 @@ struct csn_model {
     csn_store *store;
     csn_plan plan;
     uint32_t max_ubatch;
+    uint64_t max_packed;
     csn_plan **skill_plans; /* [cmf.n_skills] NULL: nobody asked for it yet */
     csn_arena arena;        /* the plans and their arrays */
     pthread_mutex_t mutex;  /* guards skill_plans and arena after csn_model_new; taken alone */
@@ -27,6 +28,7 @@ caisson_status csn_model_new(csn_store *store, csn_model **ret, caisson_error *e
     }
     m->store = store;
     m->max_ubatch = UINT32_MAX;
+    m->max_packed = UINT64_MAX;
     *ret = m;
     return CAISSON_OK;
 }
@@ -81,6 +83,14 @@ void csn_model_set_max_ubatch(csn_model *m, uint32_t n) {
 
 uint32_t csn_model_max_ubatch(const csn_model *m) {
     return m->max_ubatch;
+}
+
+void csn_model_set_max_packed(csn_model *m, uint64_t n) {
+    m->max_packed = n;
+}
+
+uint64_t csn_model_max_packed(const csn_model *m) {
+    return m->max_packed;
 }
 
 uint64_t csn_model_bytes_per_token(const csn_model *m) {

@@ -27,6 +27,9 @@ caisson_status csn_model_skill_plan(csn_model *m, const csn_cmf_skill *skill, co
  * was set. */
 void csn_model_set_max_ubatch(csn_model *m, uint32_t n);
 uint32_t csn_model_max_ubatch(const csn_model *m);
+/* Bytes that a session may spend on copies of what its task mask leaves (packed.h); as above. */
+void csn_model_set_max_packed(csn_model *m, uint64_t n);
+uint64_t csn_model_max_packed(const csn_model *m);
 /* Bytes of weights that one decoded token reads. */
 uint64_t csn_model_bytes_per_token(const csn_model *m);
 /* Which blocks layer i uses and why, as JSON members of an open object. */

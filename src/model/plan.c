@@ -40,6 +40,17 @@ static caisson_status get_entry(struct csn_maker *m, csn_str name, csn_plan_get_
     return get(m->store, t->name, ret, err);
 }
 
+csn_weight csn_weight_make(const csn_matrix *m, csn_str name) {
+    return (csn_weight){.m = *m,
+                        .name = name,
+                        .rows = m->rows,
+                        .f32 = csn_kernel_matmul_f32(m),
+                        .i8 = csn_kernel_matmul_i8(m),
+                        .scale_x = csn_kernel_scale_x(m),
+                        .i8_exact = csn_kernel_matmul_i8_exact(m),
+                        .i8_rows = csn_kernel_matmul_i8_rows(m)};
+}
+
 caisson_status csn_plan_weight(struct csn_maker *m, csn_str name, uint64_t rows, uint64_t cols,
                                csn_weight *ret, caisson_error *err) {
     csn_matrix mat;
@@ -55,14 +66,7 @@ caisson_status csn_plan_weight(struct csn_maker *m, csn_str name, uint64_t rows,
                         .what = "rows differ from what the model's description needs",
                         CSN_VALUES(rows, mat.rows));
     }
-    *ret = (csn_weight){.m = mat,
-                        .name = entry,
-                        .rows = mat.rows,
-                        .f32 = csn_kernel_matmul_f32(&mat),
-                        .i8 = csn_kernel_matmul_i8(&mat),
-                        .scale_x = csn_kernel_scale_x(&mat),
-                        .i8_exact = csn_kernel_matmul_i8_exact(&mat),
-                        .i8_rows = csn_kernel_matmul_i8_rows(&mat)};
+    *ret = csn_weight_make(&mat, entry);
     m->plan->bytes_per_token += mat.nbytes;
     return CAISSON_OK;
 }

@@ -22,6 +22,8 @@ typedef struct csn_weight {
     const float *bias;             /* [rows] or NULL */
 } csn_weight;
 
+csn_weight csn_weight_make(const csn_matrix *m, csn_str name);
+
 typedef struct csn_expert { /* down (act(gate x) * (up x)) */
     csn_weight gate, up, down;
 } csn_expert;

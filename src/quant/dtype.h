@@ -58,6 +58,12 @@ typedef struct csn_matrix {
     uint64_t rows, cols;
 } csn_matrix;
 
+/* Bytes of a part of a payload: row after row so many for each 32 elements of a row, or for each
+ * row; or for each column. One of them is not 0. */
+typedef struct csn_payload_part {
+    uint8_t of_32, of_row, of_col;
+} csn_payload_part;
+
 struct csn_dtype {
     const char *name; /* "q8_row", as facts 4.0 spells it; GGUF-only types in lower case: "q4_k" */
     int cmf_id;       /* id in a CMF directory, or CSN_NO_ID */
@@ -67,7 +73,9 @@ struct csn_dtype {
     uint32_t group;          /* elements that share a scale in flattened order; 1 = none */
     uint32_t bytes_of_32; /* of 32 elements of a row in the payload's first part, where rows follow
                            * one another without gaps; 0 = otherwise */
-    bool is_float;        /* f32, f16, bf16: f32 activations in both compute modes */
+    csn_payload_part parts[3]; /* all of the payload where rows are whole groups of 32, part after
+                          part; 0 = laid out otherwise: csn_can_cut says no */
+    bool is_float;             /* f32, f16, bf16: f32 activations in both compute modes */
     bool is_reserved; /* known by number only: reading a model that uses it is refused by name */
 
     /* Exact payload size. Fails with CAISSON_E_BOUNDS when the shape cannot have this dtype or the

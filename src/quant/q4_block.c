@@ -53,6 +53,7 @@ const csn_dtype csn_dtype_q4_block = {
     .warp_fmt = CSN_NO_ID,
     .group = CSN_GROUP,
     .bytes_of_32 = 16,
+    .parts = {{.of_32 = 16}, {.of_32 = 2}},
     .nbytes = q4_block_nbytes,
     .decode = q4_block_decode,
     .encode = q4_block_encode,

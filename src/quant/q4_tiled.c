@@ -54,6 +54,7 @@ const csn_dtype csn_dtype_q4_tiled = {
     .warp_fmt = CSN_NO_ID,
     .group = CSN_GROUP,
     .bytes_of_32 = 18,
+    .parts = {{.of_32 = 18}},
     .nbytes = q4_tiled_nbytes,
     .decode = q4_tiled_decode,
     .encode = q4_tiled_encode,

@@ -125,6 +125,7 @@ const csn_dtype csn_dtype_q8_2f = {
     .warp_fmt = CSN_NO_ID,
     .group = 1,
     .bytes_of_32 = 32,
+    .parts = {{.of_32 = 32}, {.of_row = 2}, {.of_col = 2}},
     .nbytes = q8_2f_nbytes,
     .decode = q8_2f_decode,
     .encode = q8_2f_encode,

@@ -57,6 +57,7 @@ const csn_dtype csn_dtype_q8_row = {
     .warp_fmt = CSN_NO_ID,
     .group = 1,
     .bytes_of_32 = 32,
+    .parts = {{.of_32 = 32}, {.of_row = 2}},
     .nbytes = q8_row_nbytes,
     .decode = q8_row_decode,
     .encode = q8_row_encode,

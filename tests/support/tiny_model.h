@@ -15,6 +15,8 @@ typedef struct tiny_options {
     const char *dtype;     /* of matrices; NULL = "f32" */
     bool biases, qk_norm, sandwich, untied;
     uint32_t n_layers;              /* 0 = 3 */
+    uint32_t ffn;                   /* 0 = TINY_FFN */
+    bool ffn_biases;                /* of gate, up and down of dense layers */
     uint32_t n_experts;             /* layers from 1 on are mixtures of so many, 2 a token */
     bool shared_expert;             /* ... with a shared one behind a gate */
     const char *drop;               /* this tensor is left out */
@@ -75,6 +77,10 @@ static inline void tiny_ffn(struct tiny_writer *w, uint32_t i, const char *prefi
     }
 }
 
+static inline uint32_t tiny_width(const tiny_options *o) {
+    return o->ffn != 0 ? o->ffn : TINY_FFN;
+}
+
 static inline void tiny_mixture(struct tiny_writer *w, uint32_t i) {
     tiny_layer(w, i, "mlp.gate.weight", w->o->n_experts, TINY_HIDDEN);
     for (uint32_t e = 0; e < w->o->n_experts; e++) {
@@ -113,7 +119,7 @@ static inline void tiny_list(struct tiny_writer *w, uint32_t n_layers) {
         tiny_layer(w, i, "self_attn.v_proj.weight", TINY_KV * TINY_HD, TINY_HIDDEN);
         tiny_layer(w, i, "self_attn.o_proj.weight", TINY_HIDDEN, TINY_HEADS * TINY_HD);
         if (o->n_experts == 0 || i == 0) {
-            tiny_ffn(w, i, "mlp", TINY_FFN);
+            tiny_ffn(w, i, "mlp", tiny_width(o));
         } else {
             tiny_mixture(w, i);
         }
@@ -121,6 +127,11 @@ static inline void tiny_list(struct tiny_writer *w, uint32_t n_layers) {
             tiny_layer(w, i, "self_attn.q_proj.bias", TINY_HEADS * TINY_HD, 0);
             tiny_layer(w, i, "self_attn.k_proj.bias", TINY_KV * TINY_HD, 0);
             tiny_layer(w, i, "self_attn.v_proj.bias", TINY_KV * TINY_HD, 0);
+        }
+        if (o->ffn_biases) {
+            tiny_layer(w, i, "mlp.gate_proj.bias", tiny_width(o), 0);
+            tiny_layer(w, i, "mlp.up_proj.bias", tiny_width(o), 0);
+            tiny_layer(w, i, "mlp.down_proj.bias", TINY_HIDDEN, 0);
         }
         if (o->qk_norm) {
             tiny_layer(w, i, "self_attn.q_norm.weight", TINY_HD, 0);
@@ -150,7 +161,7 @@ static inline void tiny_header(const tiny_options *o, uint32_t n_layers, csn_buf
     csn_layer_type types[16] = {CSN_LAYER_FULL_ATTENTION};
     a.arch_name = csn_str_from(o->arch_name != NULL ? o->arch_name : "llama");
     a.hidden_size = TINY_HIDDEN;
-    a.intermediate_size = TINY_FFN;
+    a.intermediate_size = tiny_width(o);
     a.n_layers = n_layers;
     a.n_heads = TINY_HEADS;
     a.n_kv_heads = TINY_KV;

@@ -125,6 +125,11 @@ void csn_block_look_ahead(csn_ops *ops, const csn_plan *plan, const csn_moe *moe
 void csn_block_gate_up(csn_ops *ops, const csn_vec_act *act, const csn_weight *gate_proj,
                        const csn_weight *up_proj, const csn_runs *active, const float *x,
                        uint64_t x_stride, uint64_t n, float *gate, float *up);
+/* The same of copies, for packed->down: returns where its input is, [n][packed->down.m.cols] in
+ * `gate` or `up`. */
+const float *csn_block_gate_up_packed(csn_ops *ops, const csn_vec_act *act,
+                                      const csn_packed_ffn *packed, const float *x,
+                                      uint64_t x_stride, uint64_t n, float *gate, float *up);
 
 /* Floats of scratch for all threads of ops' pool. */
 uint64_t csn_attention_scratch(const csn_plan *plan, unsigned n_threads);

@@ -9,18 +9,22 @@
 
 #include "base/cpu.h"
 #include "engine/session.h"
+#include "model/packed.h"
 #include "support/temp_dir.h"
 #include "support/tiny_bits.h"
 
 enum { N = 37, LAYERS = 3, FFN_BYTES = TINY_FFN / 8, MAX_VISITS = 9 };
+enum { WIDE = 1056, WIDE_BYTES = WIDE / 8 }; /* columns that can be left out 256 at a time */
 
-static uint8_t ffn[MAX_VISITS * FFN_BYTES];
+static uint8_t ffn[MAX_VISITS * WIDE_BYTES];
+static uint32_t width = TINY_FFN;
 static uint8_t heads[LAYERS];
 static uint8_t gates[1];
 static uint8_t experts[LAYERS];
 static csn_cmf_mask mask;
 
 static void all_on(void) {
+    width = TINY_FFN;
     memset(ffn, 0xff, sizeof(ffn));
     memset(heads, 0x3f, sizeof(heads)); /* 6 heads */
     gates[0] = 0x07;
@@ -83,6 +87,8 @@ static void check_equal(const tiny_options *masked, const tiny_options *other) {
         o.task = "";
         assert_true(bits_with(m, o, N) != want);
         o.task = "task";
+        csn_model_set_max_packed(m, 0); /* without copies of what is left */
+        assert_true(bits_with(m, o, 1) == want);
         csn_model_free(m);
         csn_cpu_mask(0);
         m = model_of(masked, true);
@@ -99,12 +105,13 @@ static uint32_t layer_of(csn_str name) {
                                                           : UINT32_MAX;
 }
 
-/* Gate rows of what ffn_pattern switches off: act(0) * up = 0. */
+/* Gate rows, and biases, of what ffn switches off: act(0) * up = 0. */
 static void zero_gate_rows(csn_str name, float *x, uint64_t rows, uint64_t cols) {
-    if (!csn_str_ends(name, CSN_STR("mlp.gate_proj.weight"))) {
+    if (!csn_str_ends(name, CSN_STR("mlp.gate_proj.weight")) &&
+        !csn_str_ends(name, CSN_STR("mlp.gate_proj.bias"))) {
         return;
     }
-    const uint8_t *bits = ffn + layer_of(name) * FFN_BYTES;
+    const uint8_t *bits = ffn + layer_of(name) * csn_bit_row_bytes(width);
     for (uint64_t r = 0; r < rows; r++) {
         if ((bits[r / 8] >> (r % 8) & 1) == 0) {
             memset(x + r * cols, 0, cols * sizeof(float));
@@ -131,6 +138,72 @@ static void neurons_that_are_off_equal_zeroed_gate_rows(void **state) {
         check_equal(&(tiny_options){.dtype = dtypes[d]},
                     &(tiny_options){.dtype = dtypes[d], .edit = zero_gate_rows});
     }
+}
+
+static void off_from_to(uint8_t *bits, unsigned first, unsigned end) {
+    for (unsigned i = first; i < end; i++) {
+        off(bits, i);
+    }
+}
+
+/* What is left is copied, columns without the gaps of whole 256: in front, between and behind. */
+static void copies_of_what_is_left_equal_zeroed_gate_rows(void **state) {
+    static const char *const kinds[] = {"q8_row", "q4_tiled", "q4_block", "q4tp"};
+    (void)state;
+    all_on();
+    width = WIDE;
+    uint8_t *second = ffn + WIDE_BYTES;
+    uint8_t *third = second + WIDE_BYTES;
+    off_from_to(ffn, 256, 512); /* runs of 256: nothing else is left out */
+    off_from_to(ffn, 768, 1024);
+    off_from_to(second, 0, 300); /* gaps that begin and end anywhere, neurons alone */
+    off_from_to(second, 301, 700);
+    off_from_to(second, 703, 710);
+    off_from_to(second, 790, WIDE);
+    for (unsigned i = 0; i < WIDE; i++) {
+        if (i * 2654435761u >> 31 != 0) {
+            off(third, i); /* scattered */
+        }
+    }
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+        check_equal(
+            &(tiny_options){.dtype = kinds[k], .ffn = WIDE, .ffn_biases = true},
+            &(tiny_options){
+                .dtype = kinds[k], .ffn = WIDE, .ffn_biases = true, .edit = zero_gate_rows});
+    }
+    /* the column factors of q8_2f follow from all rows: against the whole matrices */
+    csn_model *m = model_of(&(tiny_options){.dtype = "q8_2f", .ffn = WIDE}, true);
+    csn_session_options o = {.compute = CSN_COMPUTE_INT8, .n_threads = 2};
+    uint64_t copied = bits_with(m, o, 1);
+    csn_model_set_max_packed(m, 0);
+    assert_true(bits_with(m, o, 1) == copied);
+    csn_model_free(m);
+}
+
+/* The copies of the first layer below: 3 of 5 runs of 256 (the last is short). */
+static void copies_take_what_is_told(void **state) {
+    (void)state;
+    caisson_error err = {0};
+    csn_active *a = NULL;
+    uint64_t nbytes;
+    all_on();
+    memset(ffn, 0xff, sizeof(ffn));
+    off_from_to(ffn, 256, 512);
+    off_from_to(ffn, 768, 1024);
+    csn_model *m = model_of(&(tiny_options){.dtype = "q8_row", .ffn = WIDE}, true);
+    const csn_plan *plan = csn_model_plan(m);
+    tiny_check(csn_active_new(plan, csn_model_arch(m), &mask, &a, &err), &err);
+    tiny_check(csn_packed_nbytes(a, plan, &nbytes, &err), &err);
+    uint64_t left = WIDE - 512;
+    uint64_t rows = 2 * left * (TINY_HIDDEN + 2);
+    uint64_t columns = TINY_HIDDEN * (left + 2);
+    assert_int_equal(nbytes, csn_alloc_aligned_nbytes(rows + columns));
+    tiny_check(csn_packed_make(a, plan, &err), &err);
+    assert_int_equal(a->visits[0].packed->down.m.cols, left);
+    assert_null(a->visits[0].packed->at);
+    assert_null(a->visits[1].packed);
+    csn_active_free(a);
+    csn_model_free(m);
 }
 
 /* Columns of o_proj that the heads which are off would feed. */
@@ -259,6 +332,8 @@ static void masks_that_do_not_fit_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(neurons_that_are_off_equal_zeroed_gate_rows),
+        cmocka_unit_test(copies_of_what_is_left_equal_zeroed_gate_rows),
+        cmocka_unit_test(copies_take_what_is_told),
         cmocka_unit_test(heads_that_are_off_equal_zeroed_columns),
         cmocka_unit_test(a_layer_that_is_off_adds_nothing),
         cmocka_unit_test(experts_that_are_off_do_not_exist),

@@ -128,8 +128,9 @@ static void a_budget_is_split(void **state) {
                      .buffer_bytes = {100, 150, 250, 450},
                      .min_cache_bytes = 400,
                      .all_cache_bytes = 9000,
+                     .mask_bytes = 300,
                      .floor_bytes = 2000,
-                     .resident_bytes = 1000 + 500 + 450 + 9000};
+                     .resident_bytes = 1000 + 500 + 450 + 9000 + 300};
     caisson_error err;
     for (uint64_t budget = p.floor_bytes; budget < 12000; budget += 7) {
         csn_memplan_share s;
@@ -138,7 +139,10 @@ static void a_budget_is_split(void **state) {
         while ((uint32_t)CSN_MEMPLAN_MIN_UBATCH << i < s.n_ubatch) {
             i++;
         }
-        assert_true(1500 + p.buffer_bytes[i] + s.cache_bytes <= budget);
+        assert_true(1500 + p.buffer_bytes[i] + s.cache_bytes + s.mask_bytes <= budget);
+        assert_true(s.mask_bytes <= p.mask_bytes);
+        assert_true(s.mask_bytes == 0 || s.cache_bytes == p.all_cache_bytes);
+        assert_true(budget < p.resident_bytes || s.mask_bytes == p.mask_bytes);
         assert_true(s.cache_bytes >= p.min_cache_bytes && s.cache_bytes <= p.all_cache_bytes);
         assert_true(budget < p.resident_bytes || s.cache_bytes == p.all_cache_bytes);
         assert_true(budget < p.resident_bytes || s.n_ubatch == 512);
@@ -201,6 +205,41 @@ static void skills_are_counted(void **state) {
     csn_store_free(store);
 }
 
+/* Copies for the mask that leaves the most; the floor does without. */
+static void copies_for_a_mask_are_counted(void **state) {
+    (void)state;
+    enum { BYTES = 3 * TINY_FFN / 8 };
+    caisson_error err;
+    csn_store *store;
+    csn_cmf *cmf;
+    static uint8_t ffn[2][BYTES];
+    static uint8_t heads[3] = {0x3f, 0x3f, 0x3f};
+    static uint8_t gates[1] = {7};
+    static csn_cmf_mask masks[2];
+    memset(ffn[0], 0x55, BYTES);
+    memset(ffn[1], 0x11, BYTES);
+    for (int i = 0; i < 2; i++) {
+        masks[i] = (csn_cmf_mask){.name = i == 0 ? CSN_STR("half") : CSN_STR("quarter"),
+                                  .n_ffn_rows = 3,
+                                  .ffn = ffn[i],
+                                  .heads = heads,
+                                  .gates = gates};
+    }
+    const char *path = temp_path("masks.cmf");
+    tiny_write(&(tiny_options){.dtype = "q8_row"}, path);
+    ASSERT_OK(csn_cmf_open(csn_fs_os(), path, &cmf, &err), &err);
+    ASSERT_OK(csn_store_new(cmf, &(csn_store_options){.no_mmap = true}, &store, &err), &err);
+    csn_memplan none = plan_of(store, 64, CSN_KV_F16);
+    cmf->masks = (csn_cmf_masks){.masks = masks, .n = 2};
+    csn_memplan p = plan_of(store, 64, CSN_KV_F16);
+    uint64_t rows = (uint64_t)3 * 2 * (TINY_FFN / 2) * (TINY_HIDDEN + 2); /* of gate and up */
+    assert_int_equal(none.mask_bytes, 0);
+    assert_in_range(p.mask_bytes, rows, rows + 7 * 64);
+    assert_int_equal(p.floor_bytes, none.floor_bytes);
+    assert_int_equal(p.resident_bytes, none.resident_bytes + p.mask_bytes);
+    csn_store_free(store);
+}
+
 static void a_dense_model_needs_all_of_it(void **state) {
     (void)state;
     csn_store *store = open_cmf(csn_fs_os(), "llama");
@@ -220,6 +259,7 @@ int main(void) {
         cmocka_unit_test(a_budget_is_split),
         cmocka_unit_test(a_quarter_of_the_machine_is_left_to_others),
         cmocka_unit_test(skills_are_counted),
+        cmocka_unit_test(copies_for_a_mask_are_counted),
         cmocka_unit_test(a_dense_model_needs_all_of_it),
     };
     return cmocka_run_group_tests_name("engine memplan", tests, temp_dir_make, temp_dir_remove);
