@@ -37,17 +37,20 @@ class Descriptor(NamedTuple):
 
 
 def registry(header: Header, names: Iterable[str]) -> Dict[str, Skill]:
-    """Skills of a file: those of the header in its order, then those that only have tensors."""
+    """Skills of a file: those of the header in its order, then those that only have tensors.
+
+    Tensors of an id in `caisson.removed_skills` that has no record any more are nobody's."""
     records = {record["id"]: record for record in header["skills"]}
     skills = {id_: Skill(id_, record, {}) for id_, record in records.items()}
-    by_length = sorted(records, key=len, reverse=True)
+    removed = set(header.raw.get("caisson.removed_skills", [])) - set(records)
+    by_length = sorted(removed.union(records), key=len, reverse=True)
     for name in names:
         if not name.startswith(PREFIX):
             continue
         rest = name[len(PREFIX) :]
         id_ = next((i for i in by_length if rest.startswith(i + ".")), rest.partition(".")[0])
         replaced = rest[len(id_) + 1 :]
-        if replaced:
+        if replaced and id_ not in removed:
             skills.setdefault(id_, Skill(id_, None, {})).replaces[replaced] = name
     return skills
 

@@ -29,7 +29,8 @@ caisson_status caisson_skill_export(const char *path, const char *base, const ch
     csn_cmf *model;
     csn_cmf *other = NULL;
     CSN_TRY(csn_cmf_open_model(csn_fs_os(), path, NULL, NULL, &model, err));
-    caisson_status s = base != NULL ? csn_cmf_open(csn_fs_os(), base, &other, err) : CAISSON_OK;
+    caisson_status s =
+        base != NULL ? csn_cmf_open_model(csn_fs_os(), base, NULL, NULL, &other, err) : CAISSON_OK;
     if (s == CAISSON_OK) {
         s = csn_skill_cut(csn_fs_os(), model, other != NULL ? other : model, csn_str_from(id),
                           target, &cut, err);
@@ -54,7 +55,7 @@ caisson_status caisson_skill_apply(const char *base, const char *skill, const ch
         .force = o.force, .overwrite = o.overwrite, .progress = &progress};
     csn_cmf *b;
     csn_cmf *s = NULL;
-    CSN_TRY(csn_cmf_open(csn_fs_os(), base, &b, err));
+    CSN_TRY(csn_cmf_open_model(csn_fs_os(), base, NULL, NULL, &b, err));
     caisson_status status = csn_cmf_open(csn_fs_os(), skill, &s, err);
     if (status == CAISSON_OK) {
         status = csn_skill_apply(csn_fs_os(), b, s, target, &apply, err);

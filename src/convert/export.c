@@ -48,19 +48,12 @@ static caisson_status path_of(const job *j, const char *name, csn_buf *ret) {
 
 /* The name of a backbone tensor as the skill has it, if it has it. */
 static caisson_status source_name(job *j, csn_str name, csn_str *ret) {
-    csn_buf b = CSN_BUF_INIT(1 << 20);
-    *ret = name;
-    if (j->o->skill.len == 0) {
-        return CAISSON_OK;
+    const csn_tensor *t = NULL;
+    if (j->o->skill.len > 0) {
+        CSN_TRY(csn_cmf_skill_tensor(j->cmf, j->o->skill, name, &t, j->err));
     }
-    caisson_status status = csn_buf_printf(&b, j->err, "skill.%.*s.%.*s", CSN_STR_ARGS(j->o->skill),
-                                           CSN_STR_ARGS(name));
-    if (status == CAISSON_OK) {
-        const csn_tensor *t = csn_directory_find(&j->cmf->dir, csn_buf_view(&b));
-        *ret = t != NULL ? t->name : name;
-    }
-    csn_buf_free(&b);
-    return status;
+    *ret = t != NULL ? t->name : name;
+    return CAISSON_OK;
 }
 
 /* Matrices that some classes keep as one. */

@@ -260,6 +260,11 @@ static caisson_status add(job *j, csn_fs *fs, const char *path, const char *dono
                             .tensor = j->id, .what = "the file has a skill of this id");
         }
     }
+    if (csn_cmf_is_removed_skill(j->base, j->id)) {
+        return CSN_FAIL(j->err, CAISSON_E_EXISTS, .file = path, .section = "header",
+                        .tensor = j->id,
+                        .what = "the removal of a skill of this id has not ended: remove it again");
+    }
     CSN_TRY(csn_skill_check_model(j->base, j->err));
     CSN_TRY(csn_donor_open(fs, donor, j->o->log, &j->donor, j->err));
     CSN_TRY(csn_pool_new(j->o->n_threads, &j->pool, j->err));
@@ -277,7 +282,7 @@ static caisson_status add(job *j, csn_fs *fs, const char *path, const char *dono
     csn_jw_array_end(&w);
     caisson_status s = csn_jw_end(&w);
     if (s == CAISSON_OK) {
-        s = csn_skill_set_registry(j->append, &skills, true, j->err);
+        s = csn_skill_set_registry(j->append, &skills, NULL, true, j->err);
     }
     csn_buf_free(&skills);
     return s == CAISSON_OK ? csn_cmf_append_commit(j->append, j->err) : s;

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Laying a skill over its base: the model that it was cut from comes out again. */
-#include <inttypes.h>
-#include <stdio.h>
-
 #include "base/alloc.h"
 #include "caisson/limits.h"
 #include "convert/assemble.h"
@@ -13,7 +10,7 @@ typedef struct job {
     csn_cmf *base, *skill;
     const csn_jval *record; /* of skill, with its key */
     csn_str key;
-    char base_hash[17];
+    char base_hash[20];
     const csn_skill_apply_options *o;
     csn_part *parts; /* [n] of [cap] */
     uint32_t n, cap;
@@ -34,7 +31,7 @@ static caisson_status find_record(job *j) {
                         .tensor = CSN_STR("skills"),
                         .what = "not a skill by itself: no record has base_dir_hash");
     }
-    (void)snprintf(j->base_hash, sizeof(j->base_hash), "%016" PRIx64, j->base->envelope.dir_hash);
+    CSN_TRY(csn_skill_base_key(j->base, j->base_hash, j->err));
     if (!csn_str_is(j->key, j->base_hash) && !j->o->force) {
         return CSN_FAIL(j->err, CAISSON_E_HASH, .file = j->base->file->path, .section = "envelope",
                         .what = "the skill was cut from another base",
@@ -138,7 +135,7 @@ static caisson_status make_sections(job *j, const csn_jval *ours) {
 }
 
 static caisson_status apply(job *j, csn_fs *fs, const char *path) {
-    CSN_TRY(csn_skill_check_base(j->base, j->err));
+    CSN_TRY(csn_skill_check_model(j->base, j->err));
     CSN_TRY(find_record(j));
     const csn_jval *ours = csn_jval_get(csn_jval_get(j->record, "provenance"), "caisson");
     CSN_TRY(find_parts(j, csn_jval_get(ours, CSN_SKILL_CUT_TENSORS)));

@@ -3,10 +3,8 @@
  * again. */
 #include "convert/skill_cut.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 #include "base/alloc.h"
+#include "base/hash64.h"
 #include "caisson/limits.h"
 #include "convert/assemble.h"
 #include "convert/skill_add.h"
@@ -20,6 +18,7 @@ typedef struct job {
     csn_part *parts; /* [n] */
     uint32_t n;
     bool *layers; /* [n_layers] that have a part */
+    char key[20]; /* of the base */
     csn_buf skills, header, masks, vocab;
     caisson_error *err;
 } job;
@@ -58,7 +57,7 @@ static caisson_status find_parts(job *j) {
     for (uint32_t i = 0; i < dir->n; i++) {
         const csn_tensor *t = &dir->tensors[i];
         csn_str name = t->name;
-        bool is_part = j->skill != NULL ? csn_cmf_skill_replaces(j->id, t->name, &name)
+        bool is_part = j->skill != NULL ? csn_cmf_skill_of(j->model, t->name, &name) == j->skill
                                         : !is_alike(t, csn_directory_find(&j->base->dir, t->name));
         if (is_part) {
             j->parts[j->n++] = (csn_part){name, j->model, t};
@@ -68,6 +67,13 @@ static caisson_status find_parts(job *j) {
     return j->n > 0 ? CAISSON_OK
                     : CSN_FAIL(j->err, CAISSON_E_ARG, .tensor = j->id,
                                .what = "nothing in the model differs from the base");
+}
+
+caisson_status csn_skill_base_key(csn_cmf *base, char ret[20], caisson_error *err) {
+    uint64_t hash;
+    CSN_TRY(csn_cmf_directory_hash(base, &hash, err));
+    csn_hash64_hex(hash, ret);
+    return CAISSON_OK;
 }
 
 static caisson_status check_base(const job *j) {
@@ -134,7 +140,6 @@ static void put_provenance(csn_jw *w, const job *j) {
 static void put_record(csn_jw *w, const job *j) {
     static const char *const kept[] = {"description", "selection", "input_mask_task", "quality"};
     const csn_jval *own = j->skill != NULL ? j->skill->record : NULL;
-    char key[17];
     csn_str task = j->model->masks.default_task;
     if (j->skill != NULL && j->skill->input_mask_task.len > 0) {
         task = j->skill->input_mask_task;
@@ -160,8 +165,7 @@ static void put_record(csn_jw *w, const job *j) {
             csn_jw_value(w, v);
         }
     }
-    (void)snprintf(key, sizeof(key), "%016" PRIx64, j->base->envelope.dir_hash);
-    csn_skill_put_text(w, "base_dir_hash", csn_str_from(key));
+    csn_skill_put_text(w, "base_dir_hash", csn_str_from(j->key));
     csn_skill_put_text(w, "base_arch", j->base->arch.arch_name);
     csn_skill_put_text(w, "task", j->model->masks.n == 0 ? CSN_STR("general") : task);
     csn_jw_key(w, CSN_STR("provenance"));
@@ -193,16 +197,16 @@ static caisson_status make_sections(job *j) {
 }
 
 static caisson_status cut(job *j, csn_fs *fs, const char *path) {
-    CSN_TRY(csn_skill_check_id(j->id, j->err));
     caisson_status s = csn_cmf_find_skill(j->model, j->id, &j->skill, j->err);
     if (s == CAISSON_E_MISSING && j->model != j->base) {
         j->skill = NULL;
-    } else if (s != CAISSON_OK) {
-        return s;
+        s = csn_skill_check_id(j->id, j->err); /* a new one */
     }
+    CSN_TRY(s);
     CSN_TRY(csn_skill_check_model(j->model, j->err));
-    CSN_TRY(csn_skill_check_base(j->base, j->err));
+    CSN_TRY(csn_skill_check_model(j->base, j->err));
     CSN_TRY(check_base(j));
+    CSN_TRY(csn_skill_base_key(j->base, j->key, j->err));
     CSN_TRY(find_parts(j));
     CSN_TRY(make_sections(j));
     const csn_assembly a = {.parts = j->parts,

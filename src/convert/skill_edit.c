@@ -13,17 +13,6 @@ caisson_status csn_skill_check_model(const csn_cmf *c, caisson_error *err) {
     return CAISSON_OK;
 }
 
-caisson_status csn_skill_check_base(const csn_cmf *c, caisson_error *err) {
-    CSN_TRY(csn_skill_check_model(c, err));
-    if (c->has_shard_block) {
-        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = c->file->path, .section = "header",
-                        .tensor = CSN_STR("shard"),
-                        .what = "a skill file is bound to the directory of a base in one file (CMF "
-                                "9.1): caisson merge makes one");
-    }
-    return CAISSON_OK;
-}
-
 void csn_skill_put_text(csn_jw *w, const char *key, csn_str text) {
     if (text.len > 0) {
         csn_jw_put_str(w, key, text);
@@ -72,22 +61,30 @@ static caisson_status calibrate(const csn_cmf *c, csn_str skills, csn_buf *out,
     return s;
 }
 
-caisson_status csn_skill_set_registry(csn_cmf_append *a, const csn_buf *skills, bool recalibrates,
+/* An empty list is left out. */
+static csn_str list_or_nothing(const csn_buf *list) {
+    return csn_str_is(csn_buf_view(list), "[]") ? (csn_str){0} : csn_buf_view(list);
+}
+
+caisson_status csn_skill_set_registry(csn_cmf_append *a, const csn_buf *skills,
+                                      const csn_buf *removed, bool recalibrates,
                                       caisson_error *err) {
     const csn_cmf *c = csn_cmf_append_cmf(a);
     csn_buf header = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
     csn_buf routing = CSN_BUF_INIT(1024);
-    csn_cmf_header_edit edits[] = {{.key = "skills", .json = csn_buf_view(skills)},
-                                   {.key = "routing"}};
+    csn_cmf_header_edit edits[3] = {{.key = "skills", .json = list_or_nothing(skills)}};
+    size_t n_edits = 1;
     caisson_status s =
         recalibrates ? calibrate(c, csn_buf_view(skills), &routing, err) : CAISSON_OK;
-    if (csn_str_is(edits[0].json, "[]")) {
-        edits[0].json = CSN_STR("");
+    if (removed != NULL) {
+        edits[n_edits++] = (csn_cmf_header_edit){CSN_CMF_REMOVED_SKILLS, list_or_nothing(removed)};
+    }
+    if (routing.len > 0) {
+        edits[n_edits++] = (csn_cmf_header_edit){"routing", csn_buf_view(&routing)};
     }
     if (s == CAISSON_OK) {
-        edits[1].json = csn_buf_view(&routing);
         csn_jw w = csn_jw_begin(&header, err);
-        csn_cmf_header_edit_write(c, edits, routing.len > 0 ? 2 : 1, &w);
+        csn_cmf_header_edit_write(c, edits, n_edits, &w);
         s = csn_jw_end(&w);
     }
     if (s == CAISSON_OK) {
@@ -98,9 +95,8 @@ caisson_status csn_skill_set_registry(csn_cmf_append *a, const csn_buf *skills, 
     return s;
 }
 
-/* The registry with the record of `id` left out, or with another `quality`. */
-static caisson_status edit_record(csn_cmf_append *a, csn_str id, csn_str quality,
-                                  caisson_error *err) {
+caisson_status csn_skill_edit_record(csn_cmf_append *a, csn_str id, csn_str quality,
+                                     const csn_buf *removed, caisson_error *err) {
     const csn_jval *registry = csn_jval_get(csn_cmf_append_cmf(a)->header, "skills");
     csn_buf skills = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
     csn_jw w = csn_jw_begin(&skills, err);
@@ -126,81 +122,35 @@ static caisson_status edit_record(csn_cmf_append *a, csn_str id, csn_str quality
     csn_jw_array_end(&w);
     caisson_status s = csn_jw_end(&w);
     if (s == CAISSON_OK) {
-        s = csn_skill_set_registry(a, &skills, quality.len == 0, err);
+        s = csn_skill_set_registry(a, &skills, removed, quality.len == 0, err);
     }
     csn_buf_free(&skills);
     return s;
 }
 
-static caisson_status remove_tensors(csn_cmf_append *a, csn_str id, caisson_error *err) {
-    const csn_cmf *c = csn_cmf_append_cmf(a);
-    csn_buf prefix = CSN_BUF_INIT(1 << 18);
-    caisson_status s = csn_buf_printf(&prefix, err, "skill.%.*s.", CSN_STR_ARGS(id));
-    for (uint32_t i = 0; s == CAISSON_OK && i < c->dir.n; i++) {
-        if (csn_str_starts(c->dir.tensors[i].name, csn_buf_view(&prefix))) {
-            s = csn_cmf_append_remove(a, c->dir.tensors[i].name, err);
-        }
-    }
-    csn_buf_free(&prefix);
-    return s;
-}
-
-/* Tensors of the skill that lie in shards behind the first; its record is gone, so that a removal
- * that ends in between leaves nothing that calls itself whole. */
-static caisson_status remove_from_shards(csn_fs *fs, const csn_cmf *model, csn_str id,
-                                         caisson_error *err) {
-    caisson_status s = CAISSON_OK;
-    for (uint32_t i = 1; s == CAISSON_OK && i < model->n_files; i++) {
-        csn_cmf_append *a;
-        CSN_TRY(csn_cmf_append_begin(fs, csn_cmf_file_of(model, i)->file->path, &a, err));
-        s = remove_tensors(a, id, err);
-        if (s == CAISSON_OK && csn_cmf_append_is_changed(a)) {
-            s = csn_cmf_append_commit(a, err);
-        }
-        csn_cmf_append_close(a);
-    }
-    return s;
-}
-
-static caisson_status edit(csn_fs *fs, const char *path, csn_str id, csn_str quality,
-                           caisson_error *err) {
-    csn_cmf_append *a;
-    csn_cmf *model;
+static caisson_status set_quality(csn_cmf_append *a, const csn_cmf *model, csn_str id, csn_str json,
+                                  caisson_error *err) {
     const csn_cmf_skill *skill;
-    CSN_TRY(csn_cmf_append_begin_model(fs, path, &a, &model, err));
-    caisson_status s = csn_skill_check_model(model, err);
-    if (s == CAISSON_OK) {
-        s = csn_cmf_find_skill(model, id, &skill, err);
+    CSN_TRY(csn_skill_check_model(model, err));
+    CSN_TRY(csn_cmf_find_skill(model, id, &skill, err));
+    if (skill->record == NULL) {
+        return CSN_FAIL(err, CAISSON_E_MISSING, .section = "header", .tensor = id,
+                        .what = "the skill has no record in the registry");
     }
-    if (s == CAISSON_OK && quality.len > 0 && skill->record == NULL) {
-        s = CSN_FAIL(err, CAISSON_E_MISSING, .section = "header", .tensor = id,
-                     .what = "the skill has no record in the registry");
-    }
-    if (s == CAISSON_OK && quality.len == 0) {
-        s = remove_tensors(a, id, err);
-    }
-    if (s == CAISSON_OK) {
-        s = edit_record(a, id, quality, err);
-    }
-    if (s == CAISSON_OK) {
-        s = csn_cmf_append_commit(a, err);
-    }
-    csn_cmf_append_close(a);
-    if (s == CAISSON_OK && quality.len == 0) {
-        s = remove_from_shards(fs, model, id, err);
-    }
-    if (s != CAISSON_OK) {
-        csn_error_file(err, path);
-    }
-    csn_cmf_close(model);
-    return s;
-}
-
-caisson_status csn_skill_remove(csn_fs *fs, const char *path, csn_str id, caisson_error *err) {
-    return edit(fs, path, id, (csn_str){0}, err);
+    CSN_TRY(csn_skill_edit_record(a, id, json, NULL, err));
+    return csn_cmf_append_commit(a, err);
 }
 
 caisson_status csn_skill_set_quality(csn_fs *fs, const char *path, csn_str id, csn_str json,
                                      caisson_error *err) {
-    return edit(fs, path, id, json, err);
+    csn_cmf_append *a;
+    csn_cmf *model;
+    CSN_TRY(csn_cmf_append_begin_model(fs, path, &a, &model, err));
+    caisson_status s = set_quality(a, model, id, json, err);
+    if (s != CAISSON_OK) {
+        csn_error_file(err, path);
+    }
+    csn_cmf_append_close(a);
+    csn_cmf_close(model);
+    return s;
 }

@@ -60,7 +60,8 @@ static bool is_ffn_only(const csn_cmf *c, const csn_cmf_skill *s) {
     for (uint32_t i = 0; i < c->dir.n; i++) {
         const csn_str layers = CSN_STR("model.layers.");
         csn_str rest;
-        if (!csn_cmf_skill_replaces(s->id, c->dir.tensors[i].name, &rest)) {
+        const csn_cmf_skill *own = csn_cmf_skill_of(c, c->dir.tensors[i].name, &rest);
+        if (own == NULL || !csn_str_eq(own->id, s->id)) {
             continue;
         }
         size_t dot =

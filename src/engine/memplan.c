@@ -23,16 +23,6 @@ static uint64_t sum_weights(const csn_store *store) {
     return sum; /* of parts of files: it fits */
 }
 
-/* The skill that the tensor is of, and what it replaces; NULL: it is of none. */
-static const csn_cmf_skill *skill_of(const csn_cmf *c, csn_str name, csn_str *ret_rest) {
-    for (uint32_t i = 0; i < c->n_skills; i++) {
-        if (csn_cmf_skill_replaces(c->skills[i].id, name, ret_rest)) {
-            return &c->skills[i];
-        }
-    }
-    return NULL;
-}
-
 /* What skills add: their tensors, and of a blend the sums of all tensors that it may replace. */
 static caisson_status count_skills(const csn_store *store, const csn_memplan_skills *skills,
                                    uint64_t *ret, caisson_error *err) {
@@ -50,7 +40,7 @@ static caisson_status count_skills(const csn_store *store, const csn_memplan_ski
     for (uint32_t i = 0; i < dir->n; i++) {
         csn_str rest;
         uint64_t n;
-        const csn_cmf_skill *skill = skill_of(c, dir->tensors[i].name, &rest);
+        const csn_cmf_skill *skill = csn_cmf_skill_of(c, dir->tensors[i].name, &rest);
         if (skill == NULL || !(all || skill == only)) {
             continue;
         }

@@ -10,10 +10,8 @@ enum { CHUNK = 2048, ALIGN = 64 }; /* values decoded at once; bytes */
 /* The skill's entry for the backbone's t, or NULL (facts 10.1). */
 static caisson_status find(struct csn_maker *m, csn_str skill, const csn_tensor *t,
                            const csn_tensor **ret, caisson_error *err) {
-    csn_buf b = CSN_BUF_INIT(1 << 18);
-    CSN_TRY(csn_buf_printf(&b, err, "skill.%.*s.%.*s", CSN_STR_ARGS(skill), CSN_STR_ARGS(t->name)));
-    const csn_tensor *mine = csn_directory_find(m->dir, csn_buf_view(&b));
-    csn_buf_free(&b);
+    const csn_tensor *mine;
+    CSN_TRY(csn_cmf_skill_tensor(csn_store_cmf(m->store), skill, t->name, &mine, err));
     *ret = mine;
     if (mine == NULL) {
         return CAISSON_OK;
@@ -103,8 +101,9 @@ caisson_status csn_plan_from_skills(struct csn_maker *m, const csn_tensor *t, bo
 
 bool csn_plan_is_of_skill(const struct csn_maker *m, csn_str name) {
     csn_str rest;
-    for (uint32_t i = 0; i < m->n_parts; i++) {
-        if (csn_cmf_skill_replaces(m->parts[i].skill, name, &rest)) {
+    const csn_cmf_skill *s = csn_cmf_skill_of(csn_store_cmf(m->store), name, &rest);
+    for (uint32_t i = 0; s != NULL && i < m->n_parts; i++) {
+        if (csn_str_eq(m->parts[i].skill, s->id)) {
             return true;
         }
     }

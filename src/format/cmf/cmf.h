@@ -32,6 +32,8 @@ extern const char *const csn_cmf_section_names[CSN_CMF_N_SECTIONS]; /* "header",
 #define CSN_CMF_SECTION_DIGESTS "caisson.section_digests"
 /* Of a shard: a text that all shards of one model share (docs/cmf.md, "Shards"). */
 #define CSN_CMF_SHARD_SET "caisson.shard_set"
+/* Ids of skills whose tensors in other shards a removal has yet to drop (docs/cmf.md, "Shards"). */
+#define CSN_CMF_REMOVED_SKILLS "caisson.removed_skills"
 
 typedef struct csn_cmf_envelope {
     uint32_t flags, required_features;
@@ -129,6 +131,8 @@ struct csn_cmf {
     csn_directory dir;     /* offsets are absolute */
     csn_cmf_skill *skills; /* [n_skills]: the registry, then ids that only tensors have */
     uint32_t n_skills;
+    csn_str *skill_ids; /* [n_skill_ids] sorted: of the registry and of CSN_CMF_REMOVED_SKILLS */
+    uint32_t n_skill_ids, max_id_dots;
     float routing_temperature, routing_novelty_theta; /* header.routing; 0 = absent */
     float calibration_temperature;                    /* header.calibration; 0 = absent */
     csn_cmf_masks masks;
@@ -190,8 +194,16 @@ caisson_status csn_cmf_find_mask(const csn_cmf_masks *masks, csn_str name, const
 
 /* True for a skill by itself (feature bit 6): it replaces tensors of a base, and is no model. */
 bool csn_cmf_is_skill_file(const csn_cmf *c);
-/* The name that a skill's tensor "skill.ID.NAME" stands for; false for any other tensor. */
-bool csn_cmf_skill_replaces(csn_str id, csn_str tensor, csn_str *ret_name);
+/* The id of "skill.ID.NAME" and the name that it stands for; false for any other tensor. Of ids
+ * that the header tells of, which may hold dots, the longest is meant. */
+bool csn_cmf_skill_name(const csn_cmf *c, csn_str tensor, csn_str *ret_id, csn_str *ret_name);
+/* The skill that the tensor is of; NULL: it is of none, or of a removed one. */
+const csn_cmf_skill *csn_cmf_skill_of(const csn_cmf *c, csn_str tensor, csn_str *ret_name);
+/* What the skill has for the backbone's tensor of this name; *ret NULL: nothing. */
+caisson_status csn_cmf_skill_tensor(const csn_cmf *c, csn_str id, csn_str name,
+                                    const csn_tensor **ret, caisson_error *err);
+/* A removal of this skill did not come to its end: its tensors, if any are left, are nobody's. */
+bool csn_cmf_is_removed_skill(const csn_cmf *c, csn_str id);
 /* CAISSON_E_MISSING lists the ids that there are. */
 caisson_status csn_cmf_find_skill(const csn_cmf *c, csn_str id, const csn_cmf_skill **ret,
                                   caisson_error *err);
@@ -327,6 +339,10 @@ caisson_status csn_cmf_copy(csn_cmf *source, csn_fs *fs, const char *path,
                             const csn_cmf_copy_options *options, uint32_t *ret_n_files,
                             caisson_error *err);
 
+/* hash64 of the model's directory, by which a skill file knows its base (CMF 9.1). Of shards: of the
+ * one file that a copy makes of them, so that both are the same base. */
+caisson_status csn_cmf_directory_hash(csn_cmf *c, uint64_t *ret, caisson_error *err);
+
 /* ---- growing a file ----
  * What is new is written behind the end of the file, then the envelope is pointed at it. Earlier
  * bytes never change, the envelope's 128 aside: whoever has the file open keeps seeing the model
@@ -363,8 +379,12 @@ caisson_status csn_cmf_append_masks(csn_cmf_append *a, csn_str section, caisson_
 /* The header as it shall be: what csn_cmf_header_edit_write gives. Hashes and digests are added. */
 caisson_status csn_cmf_append_header(csn_cmf_append *a, csn_str json, caisson_error *err);
 /* Writes the sections that changed, syncs, opens the result with our reader (its errors are this
- * call's), writes the envelope, syncs. After a failure the old file is what it was, unless it was
- * the last sync that failed: then the model is the old or the new one. Call once, then close. */
+ * call's). Nothing is added behind that; the file is still the old model. Of shards that change
+ * together all are prepared before the first is committed. */
+caisson_status csn_cmf_append_prepare(csn_cmf_append *a, caisson_error *err);
+/* Prepares if that was not done, writes the envelope, syncs. After a failure the old file is what
+ * it was, unless it was the last sync that failed: then the model is the old or the new one. Call
+ * once, then close. */
 caisson_status csn_cmf_append_commit(csn_cmf_append *a, caisson_error *err);
 /* Frees, and gives the claim up; without a commit the file gets its old length back. NULL is fine.
  */

@@ -6,7 +6,8 @@
 
 #include "base/size.h"
 #include "caisson/limits.h"
-#include "format/cmf/cmf_internal.h"
+#include "base/hash64.h"
+#include "format/cmf/layout.h"
 
 typedef struct job {
     csn_cmf *source;
@@ -38,15 +39,24 @@ static caisson_status read_head(job *j, caisson_error *err) {
     return CAISSON_OK;
 }
 
+/* The model's tensors as those of a new file: *ret [dir.n], to be freed. */
+static caisson_status list_tensors(const csn_cmf *c, csn_cmf_plan_tensor **ret,
+                                   caisson_error *err) {
+    CSN_TRY(CSN_NEW(c->dir.n, ret, err));
+    for (uint32_t i = 0; i < c->dir.n; i++) {
+        const csn_tensor *t = &c->dir.tensors[i];
+        (*ret)[i] = (csn_cmf_plan_tensor){t->name, t->dtype, t->shape, t->nbytes};
+    }
+    return CAISSON_OK;
+}
+
 static caisson_status open_set(job *j, csn_fs *fs, const char *path, csn_cmf_set **ret,
                                uint32_t *ret_n_done, caisson_error *err) {
     const csn_directory *dir = &j->source->dir;
     csn_cmf_plan_tensor *list;
-    CSN_TRY(CSN_NEW(dir->n, &list, err));
+    CSN_TRY(list_tensors(j->source, &list, err));
     for (uint32_t i = 0; i < dir->n; i++) {
-        const csn_tensor *t = &dir->tensors[i];
-        list[i] = (csn_cmf_plan_tensor){t->name, t->dtype, t->shape, t->nbytes};
-        j->n_total += t->nbytes;
+        j->n_total += dir->tensors[i].nbytes;
     }
     csn_cmf_plan plan = {.tensors = list,
                          .n = dir->n,
@@ -121,5 +131,44 @@ caisson_status csn_cmf_copy(csn_cmf *source, csn_fs *fs, const char *path,
     csn_buf_free(&j.masks);
     csn_buf_free(&j.vocab);
     csn_buf_free(&j.fingerprint);
+    return status;
+}
+
+/* The hash of the directory that a copy in one file has: offsets in a record count from the blob's
+ * begin, so that they do not depend on the header. */
+static caisson_status hash_merged(const csn_cmf *c, const csn_cmf_plan *plan, uint64_t *ret,
+                                  caisson_error *err) {
+    csn_arena arena = {0};
+    csn_cmf_layout l;
+    uint8_t *bytes = NULL;
+    caisson_status status = csn_cmf_layout_make(plan, &arena, &l, err);
+    if (status == CAISSON_OK) {
+        status = CSN_ARENA_NEW(&arena, (size_t)l.dir_bytes, &bytes, err);
+    }
+    if (status == CAISSON_OK) {
+        for (uint32_t i = 0; i < l.dir.n; i++) {
+            l.dir.tensors[i].hash = c->dir.tensors[i].hash;
+        }
+        csn_cmf_directory_write(&l.dir, l.data_off, bytes);
+        *ret = csn_hash64(bytes, (size_t)l.dir_bytes);
+    }
+    csn_arena_done(&arena);
+    return status;
+}
+
+caisson_status csn_cmf_directory_hash(csn_cmf *c, uint64_t *ret, caisson_error *err) {
+    csn_cmf_plan plan = {.n = c->dir.n};
+    csn_cmf_plan_tensor *list;
+    csn_buf section = {0};
+    if (c->n_files == 1) { /* the envelope may not tell it */
+        CSN_TRY(csn_cmf_read_section(c, CSN_CMF_DIR, &section, err));
+        *ret = csn_hash64(section.ptr, section.len);
+        csn_buf_free(&section);
+        return CAISSON_OK;
+    }
+    CSN_TRY(list_tensors(c, &list, err));
+    plan.tensors = list;
+    caisson_status status = hash_merged(c, &plan, ret, err);
+    csn_free(list);
     return status;
 }

@@ -29,6 +29,7 @@ static const csn_jfield header_fields[] = {
     H(routing, "routing", CSN_JT_OBJECT, CSN_JF_NULLABLE),
     CSN_JCHECK(CSN_CMF_TENSOR_DIGESTS, CSN_JT_STR, 0), /* read in digests.c */
     CSN_JCHECK(CSN_CMF_SECTION_DIGESTS, CSN_JT_OBJECT, 0),
+    CSN_JCHECK(CSN_CMF_REMOVED_SKILLS, CSN_JT_ARRAY, 0), /* read in skills.c */
 };
 
 static const csn_jfield skill_fields[] = {

@@ -174,6 +174,34 @@ static void a_skill_file_may_tell_the_hash_of_its_models_tokenizer(void **state)
     free(b.p);
 }
 
+/* Each dot of an id costs a look at every tensor of a skill. */
+static void an_id_of_many_dots_is_refused(void **state) {
+    (void)state;
+    char text[256] = "[{\"id\":\"";
+    for (int n_dots = 64; n_dots <= 65; n_dots++) {
+        caisson_error err = {0};
+        csn_cmf *c = NULL;
+        memset(text + 8, '.', (size_t)n_dots);
+        snprintf(text + 8 + n_dots, sizeof(text) - 8 - (size_t)n_dots, "\"}]");
+        caisson_status s = open_with(text, &c, &err);
+        assert_int_equal(s, n_dots == 64 ? CAISSON_OK : CAISSON_E_LIMIT);
+        csn_cmf_close(c);
+    }
+}
+
+/* What a removal of shards has left is nobody's (docs/cmf.md, "Shards"). */
+static void tensors_of_a_removed_skill_are_nobodys(void **state) {
+    (void)state;
+    csn_cmf *c = NULL;
+    caisson_error err = {0};
+    ASSERT_OK(open_with("[],\"caisson.removed_skills\":[\"a\"]", &c, &err), &err);
+    assert_int_equal(c->n_skills, 0);
+    assert_true(csn_cmf_is_removed_skill(c, CSN_STR("a")));
+    csn_cmf_close(c);
+    ASSERT_STATUS(open_with("[],\"caisson.removed_skills\":[1]", &c, &err), CAISSON_E_PARSE);
+    ASSERT_STATUS(open_with("[],\"caisson.removed_skills\":\"a\"", &c, &err), CAISSON_E_PARSE);
+}
+
 /* Megabytes of text are refused by their length, whatever they say. */
 static void absurd_base64_is_not_decoded(void **state) {
     (void)state;
@@ -201,6 +229,8 @@ int main(void) {
         cmocka_unit_test(bad_descriptors_are_refused_by_name),
         cmocka_unit_test(records_that_contradict_the_file_are_refused),
         cmocka_unit_test(a_skill_file_may_tell_the_hash_of_its_models_tokenizer),
+        cmocka_unit_test(an_id_of_many_dots_is_refused),
+        cmocka_unit_test(tensors_of_a_removed_skill_are_nobodys),
         cmocka_unit_test(absurd_base64_is_not_decoded),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
