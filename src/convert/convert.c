@@ -22,7 +22,8 @@ typedef struct job {
     csn_fs *fs;
     const char *target;     /* NULL: the source, in its place */
     csn_cmf_set *set;       /* where tensors go: new files, */
-    csn_cmf_append *append; /* or behind the end of the old one */
+    csn_cmf_append *append; /* or behind the end of the old one, which is one of */
+    csn_cmf_append **grown; /* [source->n_files] */
     const csn_convert_options *o;
     csn_source *source;
     csn_convert_plan plan;
@@ -332,30 +333,30 @@ static caisson_status run(job *j) {
     return status;
 }
 
-/* The tensors of one file, and the label of its header. */
+/* The tensors of one file, and the label of its header: all but the envelope. */
 static caisson_status grow_file(job *j, uint32_t i_file) {
     csn_str label = j->o->quant != NULL ? csn_convert_quant_label(j->o->quant) : (csn_str){0};
-    caisson_status status = CAISSON_OK;
-    for (uint32_t i = 0; i < j->plan.n && status == CAISSON_OK; i++) {
+    const csn_cmf *file = csn_cmf_file_of(j->source->cmf, i_file);
+    CSN_TRY(csn_cmf_append_begin(j->fs, file->file->path, &j->grown[i_file], j->err));
+    j->append = j->grown[i_file];
+    CSN_TRY(csn_cmf_append_check_same(j->append, file, j->err));
+    for (uint32_t i = 0; i < j->plan.n; i++) {
         if (j->plan.items[i].source->i_file == i_file) {
-            status = put_tensor(j, &j->plan.items[i]);
+            CSN_TRY(put_tensor(j, &j->plan.items[i]));
         }
     }
-    if (status == CAISSON_OK) {
-        j->header.len = 0;
-        csn_jw w = csn_jw_begin(&j->header, j->err);
-        csn_cmf_header_write(csn_cmf_append_cmf(j->append), label, &w);
-        status = csn_jw_end(&w);
-    }
-    if (status == CAISSON_OK) {
-        status = csn_cmf_append_header(j->append, csn_buf_view(&j->header), j->err);
-    }
-    return status == CAISSON_OK ? csn_cmf_append_commit(j->append, j->err) : status;
+    j->header.len = 0;
+    csn_jw w = csn_jw_begin(&j->header, j->err);
+    csn_cmf_header_write(csn_cmf_append_cmf(j->append), label, &w);
+    CSN_TRY(csn_jw_end(&w));
+    CSN_TRY(csn_cmf_append_header(j->append, csn_buf_view(&j->header), j->err));
+    return csn_cmf_append_prepare(j->append, j->err);
 }
 
 /* New payloads behind the end of the file; the old ones stay, dead. Writing over them would be no
- * smaller risk for being smaller: whoever has the file open reads them. Of shards one after the
- * other: what a tensor's type is, each says for itself. */
+ * smaller risk for being smaller: whoever has the file open reads them. Of shards all are written
+ * before the first is changed: a failure leaves each as it was, and a kill among the envelopes
+ * shards of which each is the old one or the new one, which make a model all the same. */
 static caisson_status run_in_place(job *j) {
     caisson_status status = CAISSON_OK;
     if (j->source->cmf == NULL) {
@@ -363,14 +364,15 @@ static caisson_status run_in_place(job *j) {
                         .what = "only a .cmf model is changed in its place");
     }
     begin_progress(j, 0);
+    CSN_TRY(CSN_ARENA_NEW(&j->arena, j->source->n_files, &j->grown, j->err));
     for (uint32_t i = 0; i < j->source->n_files && status == CAISSON_OK; i++) {
-        const csn_cmf *file = csn_cmf_file_of(j->source->cmf, i);
-        CSN_TRY(csn_cmf_append_begin(j->fs, file->file->path, &j->append, j->err));
-        status = csn_cmf_append_check_same(j->append, file, j->err);
-        if (status == CAISSON_OK) {
-            status = grow_file(j, i);
-        }
-        csn_cmf_append_close(j->append);
+        status = grow_file(j, i);
+    }
+    for (uint32_t i = 0; i < j->source->n_files && status == CAISSON_OK; i++) {
+        status = csn_cmf_append_commit(j->grown[i], j->err);
+    }
+    for (uint32_t i = 0; i < j->source->n_files; i++) {
+        csn_cmf_append_close(j->grown[i]);
     }
     return status;
 }

@@ -28,7 +28,9 @@ struct csn_cmf_append {
     /* Whether payloads have digests: in a file without them the old ones were never read, and are
      * not now. */
     bool has_digests;
-    bool is_grown;   /* something may lie behind the old end */
+    bool is_grown; /* something may lie behind the old end */
+    bool is_ready; /* all is on the disk but `envelope`, which will point at it */
+    uint8_t envelope[CSN_CMF_ENVELOPE_BYTES];
     bool is_pointed; /* the envelope may point behind the old end: nothing is taken back */
 };
 
@@ -302,11 +304,10 @@ static caisson_status put_header(csn_cmf_append *a, csn_cmf_envelope *e, const c
     return status;
 }
 
-static caisson_status commit(csn_cmf_append *a, caisson_error *err) {
+static caisson_status prepare(csn_cmf_append *a, caisson_error *err) {
     csn_file *f = a->cmf->file;
     csn_cmf_envelope e = a->cmf->envelope;
     csn_cmf_seals seals = {0};
-    uint8_t bytes[CSN_CMF_ENVELOPE_BYTES];
     for (int i = 0; i < CSN_CMF_N_SECTIONS; i++) { /* what stays is as sound as it was */
         seals.hash[i] = a->cmf->section_hash[i];
         seals.digest[i] = a->cmf->section_digest[i];
@@ -322,16 +323,31 @@ static caisson_status commit(csn_cmf_append *a, caisson_error *err) {
     CSN_TRY(put_directory(a, &e, &seals, err));
     CSN_TRY(put_header(a, &e, &seals, err));
     CSN_TRY(f->ops->sync(f, err));
-    CSN_TRY(csn_cmf_seal_envelope(f, &e, bytes, err));
+    CSN_TRY(csn_cmf_seal_envelope(f, &e, a->envelope, err));
+    a->is_ready = true;
+    return CAISSON_OK;
+}
+
+static caisson_status point(csn_cmf_append *a, caisson_error *err) {
+    csn_file *f = a->cmf->file;
     a->is_pointed = true;
     f->ops->hold(f, CSN_HOLD_EXCLUSIVE); /* against readers of these 128 bytes */
-    caisson_status status = csn_file_write_at(f, 0, bytes, sizeof(bytes), err);
+    caisson_status status = csn_file_write_at(f, 0, a->envelope, sizeof(a->envelope), err);
     f->ops->hold(f, CSN_HOLD_NONE);
     return status == CAISSON_OK ? f->ops->sync(f, err) : status;
 }
 
+caisson_status csn_cmf_append_prepare(csn_cmf_append *a, caisson_error *err) {
+    caisson_status status = a->is_ready ? CAISSON_OK : prepare(a, err);
+    if (status != CAISSON_OK) {
+        csn_error_file(err, a->cmf->file->path);
+    }
+    return status;
+}
+
 caisson_status csn_cmf_append_commit(csn_cmf_append *a, caisson_error *err) {
-    caisson_status status = commit(a, err);
+    CSN_TRY(csn_cmf_append_prepare(a, err));
+    caisson_status status = point(a, err);
     if (status != CAISSON_OK) {
         csn_error_file(err, a->cmf->file->path);
     }
