@@ -20,7 +20,7 @@ endif()
 function(caisson_isa_flags)
     foreach(file ${ARGN})
         if(file MATCHES "_avx2\\.c$")
-            set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS -mavx2 -mfma -mf16c)
+            set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS -mavx2 -mfma -mf16c -mbmi)
             if(CAISSON_FUZZ)
                 # clang takes five times as long over these with it; gcc's asan preset has it
                 set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=undefined)

@@ -27,7 +27,8 @@ static uint32_t detect(void) {
     if (__builtin_cpu_supports("fma")) {
         f |= CSN_CPU_FMA;
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) {
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("bmi") && has_f16c()) {
         f |= CSN_CPU_AVX2;
     }
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of vector-quantised matrices by f32 tables (vq.h) for AVX2. One vector: the table of a
- * vector position is in L1 while all rows look their values up, which loads do faster than gathers.
- * Eight vectors: their tables are joined, one load for eight values; without tables the joined one
- * is made from the vectors. */
+ * vector position is in L1 while all rows look their values up, which single loads do faster than
+ * gathers. Eight vectors: their tables are joined, one load for eight values; without tables the
+ * joined one is made from the vectors. */
 #include "kernels/x86/i8_avx2.h"
 
 enum {
@@ -12,27 +12,45 @@ enum {
     ROWS = 1024        /* rows that meet the table of one vector: 4 KiB of sums */
 };
 
-/* Adds what n_rows look up at one vector position, four at a time: some rows past the last too. The
- * load units limit this, so indices come as words. */
+/* Byte k of a word: what GCC 12 makes of shifts is three instructions. */
+CSN_INLINE uint64_t byte_of(uint32_t word, unsigned k) {
+    return k == 0 ? (uint8_t)word : k == 3 ? word >> 24 : _bextr_u32(word, 8 * k, 8);
+}
+
+/* Value i of v from memory. As an intrinsic GCC 12 loads it first. */
+#define INSERT_PS(v, i, at) __asm__("vinsertps %2, %1, %0, %0" : "+x"(v) : "m"(at), "i"((i) << 4))
+
+/* What four rows look up in the table of one stage. The load units limit this, so indices come as
+ * words. */
+CSN_INLINE __m128 look_up(const uint32_t *words, const float *t, uint64_t stages, uint64_t stage) {
+    uint64_t i[4];
+    CSN_UNROLL
+    for (uint64_t k = 0; k < 4; k++) {
+        const uint64_t at = k * stages + stage;
+        i[k] = byte_of(words[at / 4], at % 4);
+    }
+    __m128 v = _mm_load_ss(t + i[0]);
+    INSERT_PS(v, 1, t[i[1]]);
+    INSERT_PS(v, 2, t[i[2]]);
+    INSERT_PS(v, 3, t[i[3]]);
+    return v;
+}
+
+/* Adds what n_rows look up at one vector position, four at a time: some rows past the last too. */
 CSN_INLINE void add_rows(const uint8_t *p, const float *t, uint64_t stages, uint64_t n_rows,
                          float *acc) {
     for (uint64_t r = 0; r < n_rows; r += 4, p += 4 * stages) {
-        uint32_t words[CSN_VQ_MAX_STAGES];
-        memcpy(words, p, 4 * stages);
-        float sum[4];
+        uint32_t words[CSN_VQ_MAX_STAGES] = {0};
         CSN_UNROLL
-        for (uint64_t i = 0; i < 4; i++) {
-            sum[i] = t[(uint8_t)(words[i * stages / 4] >> i * stages % 4 * 8)];
-            CSN_UNROLL
-            for (uint64_t s = 1; s < stages; s++) {
-                const uint64_t at = i * stages + s;
-                sum[i] += t[256 * s + (uint8_t)(words[at / 4] >> at % 4 * 8)];
-            }
+        for (uint64_t k = 0; k < stages; k++) {
+            words[k] = (uint32_t)csn_load32(p + 4 * k);
         }
+        __m128 sum = look_up(words, t, stages, 0);
         CSN_UNROLL
-        for (uint64_t i = 0; i < 4; i++) {
-            acc[r + i] += sum[i];
+        for (uint64_t s = 1; s < stages; s++) {
+            sum = _mm_add_ps(sum, look_up(words, t + 256 * s, stages, s));
         }
+        _mm_store_ps(acc + r, _mm_add_ps(_mm_load_ps(acc + r), sum));
     }
 }
 
@@ -73,7 +91,7 @@ CSN_INLINE const float *table_at(const csn_vq_books *b, uint64_t stages, const i
 CSN_INLINE void apply_one(const csn_vq_matrix *m, uint64_t stages, const input *in, float *y,
                           uint64_t r0, uint64_t r1) {
     _Alignas(64) float room[CSN_VQ_MAX_STAGES * CSN_VQ_MAX_ENTRIES];
-    float acc[ROWS];
+    _Alignas(64) float acc[ROWS];
     const uint64_t nv = m->cols / CSN_VQ_DIM;
     for (uint64_t first = r0; first < r1; first += ROWS) {
         const uint64_t n_rows = r1 - first < ROWS ? r1 - first : ROWS;
@@ -84,6 +102,10 @@ CSN_INLINE void apply_one(const csn_vq_matrix *m, uint64_t stages, const input *
                 const uint64_t n = n_rows - r < CSN_VQ_BLOCK ? n_rows - r : CSN_VQ_BLOCK;
                 const uint8_t *p =
                     m->index + ((first + r) / CSN_VQ_BLOCK * nv + v) * CSN_VQ_BLOCK * stages;
+                /* blocks are too far apart for the CPU to guess that each goes on */
+                for (uint64_t i = 0; i < CSN_VQ_BLOCK * stages; i += 64) {
+                    csn_prefetch(p, 2 * CSN_VQ_BLOCK * stages + i);
+                }
                 add_rows_any(p, t, stages, n, acc + r);
             }
         }

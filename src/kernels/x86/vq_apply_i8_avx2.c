@@ -165,6 +165,8 @@ CSN_INLINE void apply_few(add_fn add, const csn_vq_matrix *m, const void *table,
                 const uint8_t *t = (const uint8_t *)table + v0 * of_vector;
                 struct sums sum = {_mm256_setzero_si256(), _mm256_setzero_si256()};
                 for (uint64_t v = 0; v < n; v++, p += 64 * bytes, t += of_vector) {
+                    csn_prefetch(p, 64 * bytes * nv); /* the next rows that are read */
+                    csn_prefetch(p, 64 * bytes * nv + 64);
                     add(p, t, &sum);
                 }
                 add_span(&sum, 128 * b->stages * n, scales[v0 / CSN_VQ_SPAN], acc + i);
