@@ -5,6 +5,8 @@
 #include <stdatomic.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 static _Atomic uint32_t mask = UINT32_MAX;
@@ -40,6 +42,9 @@ static uint32_t detect(void) {
     }
 #elif defined(__aarch64__)
     f |= CSN_CPU_NEON;
+    if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) {
+        f |= CSN_CPU_DOTPROD;
+    }
 #endif
     return f;
 }
