@@ -57,12 +57,12 @@ static double bytes_per_row(const char *name, uint64_t cols) {
                  {"f32", 4, 0},
                  {"f16", 2, 0},
                  {"bf16", 2, 0},
-                 {"q4tp", 16.625 / 32, 5},
+                 {"q4tp", 20.0 / 32, 0}, /* with its scales, without what they come from */
                  {"vbit", 4.25 / 8 + 2.0 / 32, 1},
                  {"q1", 6.0 / 32, 0},
                  {"q1s", 6.0 / 32 + 0.06, 0},
                  {"q1t", 9.0 / 32, 4},
-                 {"q2tp", 8.625 / 32, 5},
+                 {"q2tp", 12.0 / 32, 0},
                  {"q8g", 1 + 2.0 / 128, 0}, /* whole groups of columns */
                  {"q4g", 0.5 + 2.0 / 128, 0}};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -171,6 +171,12 @@ static void bench_kernel(const struct kernel *k, csn_pool *pool, struct work *w,
             set_widths(w, w->bytes);
         } else if (dtype->nbytes == NULL) {
             make_overlay(w);
+        }
+        w->w.scales = NULL;
+        if (dtype->scales != NULL) {
+            float *scales = bench_alloc(w->w.rows * csn_scale_stride(w->w.cols) * sizeof(float));
+            dtype->scales(&w->w, scales);
+            w->w.scales = scales;
         }
         bench_time t = bench_run(pool, region, w, seconds);
         line(k->op, k->dtype, k->isa, threads, w->n, row * (double)w->w.rows,

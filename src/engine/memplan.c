@@ -9,6 +9,13 @@
 
 enum { PLAN_THREADS = 32, GROWTH_SHARE = 8 /* of what is above the floor, for longer cuts */ };
 
+/* A tensor that is in memory, and its scales. */
+static uint64_t bytes_of(const csn_store *store, const csn_tensor *t) {
+    const uint64_t scales = csn_store_scale_bytes(store, t);
+    return csn_alloc_aligned_nbytes(t->nbytes) +
+           (scales == 0 ? 0 : csn_alloc_aligned_nbytes(scales));
+}
+
 static uint64_t sum_weights(const csn_store *store) {
     const csn_directory *dir = csn_store_dir(store);
     const csn_stream *stream = csn_store_stream(store);
@@ -18,7 +25,7 @@ static uint64_t sum_weights(const csn_store *store) {
         bool is_elsewhere = (stream != NULL && csn_stream_has(stream, i)) ||
                             (trunk != NULL && csn_trunk_has(trunk, i)) ||
                             csn_str_starts(dir->tensors[i].name, CSN_STR("skill."));
-        sum += is_elsewhere ? 0 : csn_alloc_aligned_nbytes(dir->tensors[i].nbytes);
+        sum += is_elsewhere ? 0 : bytes_of(store, &dir->tensors[i]);
     }
     return sum; /* of parts of files: it fits */
 }
@@ -44,7 +51,7 @@ static caisson_status count_skills(const csn_store *store, const csn_memplan_ski
         if (skill == NULL || !(all || skill == only)) {
             continue;
         }
-        sum += csn_alloc_aligned_nbytes(dir->tensors[i].nbytes); /* parts of files: it fits */
+        sum += bytes_of(store, &dir->tensors[i]); /* parts of files: it fits */
         const csn_tensor *base = csn_directory_find(dir, rest);
         bool is_new = skills->blends && base != NULL && !is_summed[base - dir->tensors];
         if (is_new && csn_shape_count(&base->shape, &n)) {

@@ -51,6 +51,13 @@ csn_weight csn_weight_make(const csn_matrix *m, csn_str name) {
                         .i8_rows = csn_kernel_matmul_i8_rows(m)};
 }
 
+/* What a product reads of a matrix: beside its scales the first part of the payload alone. */
+static uint64_t bytes_read(const csn_matrix *m) {
+    const uint64_t row = m->cols / 32 * m->dtype->bytes_of_32;
+    return m->scales == NULL ? m->nbytes
+                             : m->rows * (row + csn_scale_stride(m->cols) * sizeof(float));
+}
+
 caisson_status csn_plan_weight(struct csn_maker *m, csn_str name, uint64_t rows, uint64_t cols,
                                csn_weight *ret, caisson_error *err) {
     csn_matrix mat;
@@ -67,7 +74,7 @@ caisson_status csn_plan_weight(struct csn_maker *m, csn_str name, uint64_t rows,
                         CSN_VALUES(rows, mat.rows));
     }
     *ret = csn_weight_make(&mat, entry);
-    m->plan->bytes_per_token += mat.nbytes;
+    m->plan->bytes_per_token += bytes_read(&mat);
     return CAISSON_OK;
 }
 

@@ -21,6 +21,11 @@ void csn_q2tp_ladder(uint16_t lo, uint16_t step, float t[CSN_Q4TP_RUNGS]) {
     memcpy(t + 1, whole, (CSN_Q4TP_RUNGS - 1) * sizeof(float));
 }
 
+/* Halves: the kernels' weights are 2 c - 3. */
+static void q2tp_scales(const csn_matrix *m, float *out) {
+    csn_ladder_scales(m, GROUP_BYTES, csn_q2tp_ladder, 0.5f, out);
+}
+
 static void q2tp_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out) {
     uint64_t gpr = m->cols / CSN_GROUP;
     const uint8_t *params = m->data + m->rows * gpr * GROUP_BYTES;
@@ -51,6 +56,8 @@ const csn_dtype csn_dtype_q2tp = {
     .gguf_id = CSN_NO_ID,
     .warp_fmt = CSN_NO_ID,
     .group = CSN_GROUP,
+    .bytes_of_32 = GROUP_BYTES,
     .nbytes = q2tp_nbytes,
     .decode = q2tp_decode,
+    .scales = q2tp_scales,
 };

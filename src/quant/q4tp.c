@@ -40,6 +40,31 @@ void csn_q4tp_ladder(uint16_t lo, uint16_t step, float t[CSN_Q4TP_RUNGS]) {
     }
 }
 
+void csn_ladder_scales(const csn_matrix *m, uint64_t group_bytes, csn_ladder_fn ladder,
+                       float factor, float *out) {
+    const uint64_t gpr = m->cols / CSN_GROUP;
+    const uint64_t stride = csn_scale_stride(m->cols);
+    const uint8_t *params = m->data + m->rows * gpr * group_bytes;
+    const uint8_t *codes = params + 4 * m->rows;
+    for (uint64_t r = 0; r < m->rows; r++) {
+        float t[CSN_Q4TP_RUNGS];
+        ladder(csn_load16(params + 4 * r), csn_load16(params + 4 * r + 2), t);
+        for (int c = 0; c < CSN_Q4TP_RUNGS; c++) {
+            t[c] *= factor;
+        }
+        out[stride - 1] = 0.0f;
+        for (uint64_t g = 0; g < gpr; g++) {
+            out[g] = t[csn_q4tp_code(codes, g)];
+        }
+        codes += csn_q4tp_code_bytes(gpr);
+        out += stride;
+    }
+}
+
+static void q4tp_scales(const csn_matrix *m, float *out) {
+    csn_ladder_scales(m, 16, csn_q4tp_ladder, 1.0f, out);
+}
+
 static void q4tp_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out) {
     uint64_t gpr = m->cols / CSN_GROUP;
     const uint8_t *params = m->data + m->rows * gpr * 16;
@@ -214,5 +239,6 @@ const csn_dtype csn_dtype_q4tp = {
     .bytes_of_32 = 16,
     .nbytes = q4tp_nbytes,
     .decode = q4tp_decode,
+    .scales = q4tp_scales,
     .encode = q4tp_encode,
 };

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "quant/dtype.h"
+
 enum { CSN_Q4TP_RUNGS = 32 };
 
 /* t[0] = exp2(lo), t[c] = t[c - 1] * exp2(step) in f32: the sequential product is the definition.
@@ -12,6 +14,12 @@ enum { CSN_Q4TP_RUNGS = 32 };
 void csn_q4tp_ladder(uint16_t lo, uint16_t step, float t[CSN_Q4TP_RUNGS]);
 /* q2tp: rung 0 is 0, rung c is t[c - 1] of the same ladder. */
 void csn_q2tp_ladder(uint16_t lo, uint16_t step, float t[CSN_Q4TP_RUNGS]);
+
+/* csn_dtype.scales of a matrix whose ladders lie behind group_bytes bytes of codes a group; each
+ * rung of each ladder times `factor`. */
+typedef void (*csn_ladder_fn)(uint16_t lo, uint16_t step, float t[CSN_Q4TP_RUNGS]);
+void csn_ladder_scales(const csn_matrix *m, uint64_t group_bytes, csn_ladder_fn ladder,
+                       float factor, float *out);
 
 /* Bytes of the codes of a row of gpr groups. */
 static inline uint64_t csn_q4tp_code_bytes(uint64_t gpr) {

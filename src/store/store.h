@@ -47,9 +47,11 @@ bool csn_store_is_dry(const csn_store *s);
  * CAISSON_E_MISSING if absent, CAISSON_E_UNSUPPORTED for a dtype that this build cannot decode;
  * without mmap, IO and NOMEM; with `verify`, HASH. Any thread may call. */
 caisson_status csn_store_matrix(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err);
-/* The same of a matrix that a layer multiplies with: with a trunk, where its bytes are from
- * csn_trunk_use on. */
+/* The same of a matrix that a layer multiplies with: with the scales that its dtype has unpacked;
+ * with a trunk, where its bytes are from csn_trunk_use on, and without. */
 caisson_status csn_store_weight(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err);
+/* What the scales of such a matrix take; 0: it has none. */
+uint64_t csn_store_scale_bytes(const csn_store *s, const csn_tensor *t);
 /* The same of a matrix of which few rows are read: with a trunk, its place in a mapping of the
  * file, where csn_store_has_rows; errors are those of mapping. */
 caisson_status csn_store_rows(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err);

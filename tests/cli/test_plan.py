@@ -103,6 +103,19 @@ class Plan(tool.Case):
         enough = self.plan("--no-probe", "--stream-trunk", "--budget", whole["floor_bytes"])
         self.assertEqual(enough["read_trunk_bytes_per_token"], 0)
 
+    def test_unpacked_scales_count_as_weights(self):
+        """A float for each group of 32, an even number a row, beside what the file has."""
+        path = self.path("q4tp.cmf")
+        self.ok("quantize", tool.TINY, "-o", path, "--quant", "q4tp")
+        tensors = self.ok("tensor", path, "--json").json
+        scales = sum(t["shape"][0] * ((t["shape"][1] // 32 + 1) // 2 * 2) * 4 for t in tensors
+                     if t["dtype"] == "q4tp")
+        whole = sum(t["bytes"] for t in tensors) + scales
+        p = self.ok("plan", path, "--json", "--no-probe").json
+        self.assertGreater(scales, 0)
+        self.assertGreaterEqual(p["weights_bytes"], whole)
+        self.assertLess(p["weights_bytes"], whole + 2 * 64 * len(tensors))
+
     def test_what_is_no_model(self):
         self.fails(tool.FAILED, "plan", self.path("nothing.waste"))
         self.fails(tool.FAILED, "plan", __file__)

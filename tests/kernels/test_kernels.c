@@ -79,7 +79,9 @@ static struct guarded guarded_new(size_t bytes, bool at_end, size_t align) {
 }
 
 static void guarded_free(struct guarded *g) {
-    munmap(g->map, g->map_bytes);
+    if (g->map != NULL) {
+        munmap(g->map, g->map_bytes);
+    }
 }
 
 /* ---- inputs ---- */
@@ -178,7 +180,7 @@ static void explain(const struct kernel *k, const struct sizes *s, const char *w
 
 struct fixture {
     csn_matrix w;
-    struct guarded gw, gx, gq, gy;
+    struct guarded gw, gx, gq, gy, gs;
     const float *x;
     uint64_t x_stride, y_stride;
     csn_x8 x8;
@@ -222,6 +224,14 @@ static void setup(struct fixture *f, const struct kernel *k, const struct sizes 
         assert_int_equal(d->check(&shape, f->gw.p + from, nbytes, &err), CAISSON_OK);
     }
     f->w = csn_matrix_make(d, &shape, f->gw.p, nbytes);
+    f->gs = (struct guarded){0};
+    if (d->scales != NULL && below(3) != 0) {
+        f->gs = guarded_new(s->rows * csn_scale_stride(s->cols) * sizeof(float), s->at_end,
+                            2 * sizeof(float));
+        float *scales = (float *)(void *)f->gs.p;
+        d->scales(&f->w, scales);
+        f->w.scales = scales;
+    }
     f->x_stride = s->cols + below(3);
     size_t n_x = (size_t)((s->n - 1) * f->x_stride + s->cols);
     f->gx = guarded_new(n_x * sizeof(float), s->at_end, sizeof(float));
@@ -257,6 +267,7 @@ static void teardown(struct fixture *f) {
     guarded_free(&f->gx);
     guarded_free(&f->gq);
     guarded_free(&f->gy);
+    guarded_free(&f->gs);
     free(f->want);
 }
 

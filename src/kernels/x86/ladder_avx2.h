@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scales of q4tp and q2tp rows for the int8 kernels for AVX2: ladders are made sixteen at a time,
- * and for few vectors the scales of their rows are unpacked before they are met. */
+/* Scales of q4tp and q2tp rows for the int8 kernels for AVX2: from csn_matrix.scales; where there
+ * are none, ladders are made sixteen at a time, and for few vectors the scales of their rows are
+ * unpacked before they are met. */
 #ifndef CSN_KERNELS_X86_LADDER_AVX2_H
 #define CSN_KERNELS_X86_LADDER_AVX2_H
 
@@ -18,7 +19,8 @@ enum {
 
 struct ladders {
     const uint8_t *params, *codes;
-    uint64_t gpr, rows, code_bytes;
+    const float *scales; /* of the matrix, or NULL */
+    uint64_t gpr, rows, code_bytes, scale_stride;
     bool is_q2tp; /* rung 0 is 0, the others move up; halves of all (ref/matmul_i8_q2tp_ref.c) */
     float *room;  /* few vectors: [LADDER_ROWS][padded_groups(gpr)], aligned to 32 */
 };
@@ -29,14 +31,12 @@ CSN_INLINE struct ladders ladders_make(const csn_matrix *w, uint64_t gpr, uint64
     const uint8_t *params = w->data + w->rows * gpr * group_bytes;
     return (struct ladders){.params = params,
                             .codes = params + 4 * w->rows,
+                            .scales = w->scales,
                             .gpr = gpr,
                             .rows = w->rows,
                             .code_bytes = csn_q4tp_code_bytes(gpr),
+                            .scale_stride = csn_scale_stride(w->cols),
                             .is_q2tp = is_q2tp};
-}
-
-CSN_INLINE unsigned ladder_code(const struct ladders *l, uint64_t row, uint64_t g) {
-    return csn_q4tp_code(l->codes + row * l->code_bytes, g);
 }
 
 /* csn_exp2_half for four arguments in [-150, 128), the same steps. */
@@ -125,6 +125,29 @@ static void make_ladders(const struct ladders *l, const uint64_t row[LADDER_ROWS
     }
 }
 
+/* Sixteen rows, for many vectors. */
+struct ladder_panel {
+    uint64_t row[LADDER_ROWS];
+    _Alignas(32) float rung[LADDER_ROWS][CSN_Q4TP_RUNGS]; /* not written where there are scales */
+};
+
+CSN_INLINE void ladder_panel_make(const struct ladders *l, uint64_t r, uint64_t r1,
+                                  struct ladder_panel *ret) {
+    for (uint64_t i = 0; i < LADDER_ROWS; i++) {
+        ret->row[i] = r + i < r1 ? r + i : r1 - 1;
+    }
+    if (l->scales == NULL) {
+        make_ladders(l, ret->row, ret->rung);
+    }
+}
+
+CSN_INLINE float ladder_scale(const struct ladders *l, const struct ladder_panel *panel, uint64_t i,
+                              uint64_t g) {
+    const uint64_t row = panel->row[i];
+    return l->scales != NULL ? l->scales[row * l->scale_stride + g]
+                             : panel->rung[i][csn_q4tp_code(l->codes + row * l->code_bytes, g)];
+}
+
 /* Eight codes of 5 bits are five bytes; the ladder is looked up in four pieces of eight rungs. */
 CSN_INLINE __m256 ladder_scales(uint64_t bits, const float *rung) {
     __m256i v = _mm256_set1_epi64x((long long)bits);
@@ -181,14 +204,14 @@ static uint64_t ladder_unpack(const struct ladders *l, const uint64_t r[FEW_ROWS
     return 0;
 }
 
-/* Where few_i8 begins to read them. */
+/* Where few_i8 begins to read what is unpacked. */
 CSN_INLINE void ladder_first(const struct ladders *l, struct few_rows *first) {
     for (uint64_t k = 0; k < FEW_ROWS; k++) {
         first->scale[k] = (const uint8_t *)(l->room + k * padded_groups(l->gpr));
     }
 }
 
-/* The unpacked scales of two groups of four rows, in the order of few_i8_avx2.h. */
+/* The scales of two groups of four rows, in the order of few_i8_avx2.h. */
 CSN_INLINE __m256 ladder_two(const struct few_rows *rows, struct few_at at) {
     __m128 a = _mm_loadl_pi(_mm_setzero_ps(), (const void *)(rows->scale[0] + at.scale));
     __m128 b = _mm_loadl_pi(_mm_setzero_ps(), (const void *)(rows->scale[2] + at.scale));

@@ -107,51 +107,67 @@ CSN_INLINE __m256i codes_of(const uint8_t *plane) {
 static void pack_q2tp(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
                       struct gemm_panel *p) {
     const struct q2tp *m = ctx;
-    uint64_t row[LADDER_ROWS];
-    _Alignas(32) float rung[LADDER_ROWS][CSN_Q4TP_RUNGS];
-    for (uint64_t i = 0; i < LADDER_ROWS; i++) {
-        row[i] = r + i < r1 ? r + i : r1 - 1;
-    }
-    make_ladders(&m->ladders, row, rung);
+    struct ladder_panel panel;
+    ladder_panel_make(&m->ladders, r, r1, &panel);
     for (uint64_t i = 0; i < LADDER_ROWS; i += 8) {
         for (uint64_t g = 0; g < ng; g++) {
             __m256i v[8];
             CSN_UNROLL
             for (uint64_t k = 0; k < 8; k++) {
-                v[k] = codes_of(m->plane + (row[i + k] * m->gpr + g0 + g) * GROUP_BYTES);
-                p->scale[g][i / 8][k] = rung[i + k][ladder_code(&m->ladders, row[i + k], g0 + g)];
+                v[k] = codes_of(m->plane + (panel.row[i + k] * m->gpr + g0 + g) * GROUP_BYTES);
+                p->scale[g][i / 8][k] = ladder_scale(&m->ladders, &panel, i + k, g0 + g);
             }
             gemm_store_codes(v, p->plane[g], i / 8);
         }
     }
 }
 
+CSN_INLINE struct few_kind q2tp_kind(const struct q2tp *m) {
+    return (struct few_kind){
+        .step = q2tp_step,
+        .edge = q2tp_edge,
+        .step_bytes = {2 * GROUP_BYTES, 2 * sizeof(float)},
+        .row_bytes = {GROUP_BYTES * m->gpr, m->ladders.scale_stride * sizeof(float)},
+        .n_steps = m->gpr / 2,
+        .has_edge = m->gpr % 2 != 0,
+    };
+}
+
+/* For matrices without scales. */
+CSN_OUTLINE void few_q2tp_unpacking(struct q2tp *m, const csn_x8 *x, uint64_t n, float *y,
+                                    uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    _Alignas(32) float room[LADDER_ROOM];
+    struct few_kind kind = q2tp_kind(m);
+    struct few_rows first = {{m->plane}, {NULL}};
+    kind.unpack = q2tp_unpack;
+    m->ladders.room = room;
+    ladder_first(&m->ladders, &first);
+    few_i8(&kind, m, &first, x, n, y, y_stride, r0, r1);
+}
+
 CSN_OUTLINE void few_q2tp(struct q2tp *m, const csn_x8 *x, uint64_t n, float *y, uint64_t y_stride,
                           uint64_t r0, uint64_t r1) {
-    _Alignas(32) float room[LADDER_ROOM];
     _Alignas(32) int8_t x_room[MOST_BYTES];
-    const struct few_kind kind = {.step = q2tp_step,
-                                  .edge = q2tp_edge,
-                                  .unpack = q2tp_unpack,
-                                  .step_bytes = {2 * GROUP_BYTES, 8},
-                                  .row_bytes = {GROUP_BYTES * m->gpr, 0},
-                                  .n_steps = m->gpr / 2,
-                                  .has_edge = m->gpr % 2 != 0};
-    struct few_rows first = {{m->plane}, {NULL}};
+    const struct few_kind kind = q2tp_kind(m);
+    const uint8_t *scales = (const uint8_t *)m->ladders.scales;
     csn_x8 by_bits = *x;
     by_bits.split = x_room;
     by_bits.q_stride = x_bytes(m->gpr);
     x_by_bits(x, n, by_bits.q_stride, x_room);
-    m->ladders.room = room;
-    ladder_first(&m->ladders, &first);
-    few_i8(&kind, m, &first, &by_bits, n, y, y_stride, r0, r1);
+    if (scales == NULL) {
+        few_q2tp_unpacking(m, &by_bits, n, y, y_stride, r0, r1);
+    } else {
+        few_i8(&kind, m, &(struct few_rows){{m->plane}, {scales}}, &by_bits, n, y, y_stride, r0,
+               r1);
+    }
 }
 
 void csn_matmul_i8_q2tp_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                              uint64_t y_stride, uint64_t r0, uint64_t r1) {
     const uint64_t gpr = x->n_groups;
     struct q2tp m = {w->data, gpr, ladders_make(w, gpr, GROUP_BYTES, true)};
-    if (!few_fits(x, n) || gpr > LADDER_GROUPS || n * x_bytes(gpr) > MOST_BYTES) {
+    const bool is_wide = m.ladders.scales == NULL && gpr > LADDER_GROUPS;
+    if (!few_fits(x, n) || is_wide || n * x_bytes(gpr) > MOST_BYTES) {
         gemm_i8(pack_q2tp, &m, GEMM_4BIT, NULL, x, n, y, y_stride, r0, r1);
     } else if (r1 - r0 < FEW_ROWS) {
         csn_matmul_i8_q2tp_ref(w, x, n, y, y_stride, r0, r1);

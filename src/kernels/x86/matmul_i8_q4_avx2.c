@@ -149,24 +149,23 @@ CSN_INLINE void pack_nibbles(const struct q4 *m, const uint64_t first[8], uint64
 static void pack_q4(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
                     struct gemm_panel *p) {
     const struct q4 *m = ctx;
-    uint64_t row[LADDER_ROWS];
+    const bool has_ladders = m->ladders.params != NULL;
     uint64_t first[LADDER_ROWS]; /* flat index of group g0 of each row */
-    _Alignas(32) float rung[LADDER_ROWS][CSN_Q4TP_RUNGS];
+    struct ladder_panel panel;
     for (uint64_t i = 0; i < LADDER_ROWS; i++) {
-        row[i] = r + i < r1 ? r + i : r1 - 1;
-        first[i] = row[i] * m->gpr + g0;
+        first[i] = (r + i < r1 ? r + i : r1 - 1) * m->gpr + g0;
     }
-    if (m->ladders.params != NULL) {
-        make_ladders(&m->ladders, row, rung);
+    if (has_ladders) {
+        ladder_panel_make(&m->ladders, r, r1, &panel);
     }
     for (uint64_t i = 0; i < LADDER_ROWS; i += 8) {
         for (uint64_t g = 0; g < ng; g++) {
             pack_nibbles(m, first + i, g, p->plane[g], i / 8);
             for (uint64_t k = i; k < i + 8; k++) {
                 p->scale[g][i / 8][k % 8] =
-                    m->ladders.params == NULL
-                        ? csn_scale16(m->scale + ((first[k] + g) >> m->s_shift) * m->s_stride)
-                        : rung[k][ladder_code(&m->ladders, row[k], g0 + g)];
+                    has_ladders
+                        ? ladder_scale(&m->ladders, &panel, k, g0 + g)
+                        : csn_scale16(m->scale + ((first[k] + g) >> m->s_shift) * m->s_stride);
             }
         }
     }
@@ -213,31 +212,46 @@ void csn_matmul_i8_q4_tiled_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t 
     }
 }
 
+CSN_INLINE struct few_kind q4tp_kind(const struct q4 *m) {
+    return (struct few_kind){
+        .step = q4tp_step,
+        .edge = q4tp_edge,
+        .step_bytes = {32, 2 * sizeof(float)},
+        .row_bytes = {16 * m->gpr, m->ladders.scale_stride * sizeof(float)},
+        .n_steps = m->gpr / 2,
+        .has_edge = m->gpr % 2 != 0,
+    };
+}
+
+/* For matrices without scales. */
+CSN_OUTLINE void few_q4tp_unpacking(struct q4 *m, const csn_x8 *x, uint64_t n, float *y,
+                                    uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    _Alignas(32) float room[LADDER_ROOM];
+    struct few_kind kind = q4tp_kind(m);
+    struct few_rows first = {{m->nib}, {NULL}};
+    kind.unpack = q4tp_unpack;
+    m->ladders.room = room;
+    ladder_first(&m->ladders, &first);
+    few_i8(&kind, m, &first, x, n, y, y_stride, r0, r1);
+}
+
 void csn_matmul_i8_q4tp_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                              uint64_t y_stride, uint64_t r0, uint64_t r1) {
     uint64_t gpr = x->n_groups;
     struct q4 m = {.nib = w->data,
-                   .scale = w->data, /* not used */
+                   .scale = (const uint8_t *)w->scales,
                    .stride = 16,
                    .gpr = gpr,
                    .ladders = ladders_make(w, gpr, 16, false)};
-    const struct few_kind kind = {.step = q4tp_step,
-                                  .edge = q4tp_edge,
-                                  .unpack = q4tp_unpack,
-                                  .step_bytes = {32, 8},
-                                  .row_bytes = {16 * gpr, 0},
-                                  .n_steps = gpr / 2,
-                                  .has_edge = gpr % 2 != 0};
-    if (!few_fits(x, n) || gpr > LADDER_GROUPS) {
+    const struct few_kind kind = q4tp_kind(&m);
+    if (!few_fits(x, n) || (m.scale == NULL && gpr > LADDER_GROUPS)) {
         gemm_i8(pack_q4, &m, GEMM_4BIT, NULL, x, n, y, y_stride, r0, r1);
     } else if (r1 - r0 < FEW_ROWS) {
         csn_matmul_i8_q4tp_ref(w, x, n, y, y_stride, r0, r1);
+    } else if (m.scale == NULL) {
+        few_q4tp_unpacking(&m, x, n, y, y_stride, r0, r1);
     } else {
-        _Alignas(32) float room[LADDER_ROOM];
-        struct few_rows first = {{m.nib}, {NULL}};
-        m.ladders.room = room;
-        ladder_first(&m.ladders, &first);
-        few_i8(&kind, &m, &first, x, n, y, y_stride, r0, r1);
+        few_i8(&kind, &m, &(struct few_rows){{m.nib}, {m.scale}}, x, n, y, y_stride, r0, r1);
     }
 }
 

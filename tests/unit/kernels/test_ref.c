@@ -38,7 +38,11 @@ static void f32_follows_lanes(void **state) {
     for (int i = 0; i < N * COLS; i++) {
         x[i] = uniform();
     }
-    csn_matrix m = {&fake_f32, (const uint8_t *)w, sizeof(w), ROWS, COLS};
+    csn_matrix m = {.dtype = &fake_f32,
+                    .data = (const uint8_t *)w,
+                    .nbytes = sizeof(w),
+                    .rows = ROWS,
+                    .cols = COLS};
     csn_kernel_matmul_f32 (&m)(&m, x, COLS, N, y, ROWS, 0, ROWS);
     for (int t = 0; t < N; t++) {
         for (int r = 0; r < ROWS; r++) {
@@ -101,7 +105,7 @@ static void i8_q8_row_is_close(void **state) {
     w[COLS] = 0x00; /* f16 0.5 */
     w[COLS + 1] = 0x38;
     csn_x8 x8 = quantise(x, COLS);
-    csn_matrix m = {&fake_q8_row, w, sizeof(w), 1, COLS};
+    csn_matrix m = {.dtype = &fake_q8_row, .data = w, .nbytes = sizeof(w), .rows = 1, .cols = COLS};
     float y;
     csn_kernel_matmul_i8 (&m)(&m, &x8, 1, &y, 1, 0, 1);
     assert_true(fabs((double)y - exact) < 3.0);
@@ -121,7 +125,7 @@ static void i8_q4_tiled_exact_case(void **state) {
         want += (float)(nibble - 8) * x[i];
     }
     csn_x8 x8 = quantise(x, 32);
-    csn_matrix m = {&fake_q4_tiled, w, sizeof(w), 1, 32};
+    csn_matrix m = {.dtype = &fake_q4_tiled, .data = w, .nbytes = sizeof(w), .rows = 1, .cols = 32};
     float y;
     csn_kernel_matmul_i8 (&m)(&m, &x8, 1, &y, 1, 0, 1);
     assert_true(y == want);

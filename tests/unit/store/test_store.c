@@ -111,6 +111,46 @@ static void dtypes_that_cannot_run_are_refused_by_name(void **state) {
     csn_store_free(s);
 }
 
+/* What the golden decoder makes of a group is its codes times what the scales say, which are made
+ * once. q2tp's weights are halves of odd codes. */
+static void scales_are_those_of_the_decoder(void **state) {
+    (void)state;
+    static const struct {
+        const char *tensor;
+        unsigned bits;
+    } cases[] = {{"all.q4tp", 4}, {"all.q2tp", 2}};
+    caisson_error err;
+    csn_store *s = open_store(CMF_GOLDEN "files/tiny-all-dtypes.cmf", false, false);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        csn_matrix m;
+        csn_matrix again;
+        float x[32];
+        csn_str name = csn_str_from(cases[i].tensor);
+        ASSERT_OK(csn_store_weight(s, name, &m, &err), &err);
+        ASSERT_OK(csn_store_weight(s, name, &again, &err), &err);
+        assert_non_null(m.scales);
+        assert_ptr_equal(m.scales, again.scales);
+        uint64_t stride = csn_scale_stride(m.cols);
+        assert_int_equal(csn_store_scale_bytes(s, csn_directory_find(csn_store_dir(s), name)),
+                         m.rows * stride * sizeof(float));
+        for (uint64_t g = 0; g < m.rows * m.cols / 32; g++) {
+            float scale = m.scales[g / (m.cols / 32) * stride + g % (m.cols / 32)];
+            m.dtype->decode(&m, 32 * g, 32, x);
+            for (unsigned k = 0; k < 32; k++) {
+                unsigned bit = k * cases[i].bits;
+                unsigned byte = m.data[g * 4 * cases[i].bits + bit / 8];
+                int code = (int)(byte >> bit % 8 & ((1u << cases[i].bits) - 1));
+                code = cases[i].bits == 2 ? 2 * code - 3 : code - 8;
+                assert_true(x[k] == (float)code * scale);
+            }
+        }
+    }
+    csn_matrix m;
+    ASSERT_OK(csn_store_weight(s, CSN_STR("all.q4_tiled"), &m, &err), &err);
+    assert_null(m.scales);
+    csn_store_free(s);
+}
+
 /* ---- a file that is cut while mapped (U01, F17) ---- */
 
 struct walk {
@@ -279,6 +319,7 @@ int main(void) {
         cmocka_unit_test(a_damaged_tensor_is_refused_when_asked_for),
         cmocka_unit_test(an_absent_tensor_is_named),
         cmocka_unit_test(dtypes_that_cannot_run_are_refused_by_name),
+        cmocka_unit_test(scales_are_those_of_the_decoder),
         cmocka_unit_test(a_file_cut_while_mapped_fails_the_call),
         cmocka_unit_test(worker_threads_are_covered),
         cmocka_unit_test(without_mmap_a_cut_file_fails_the_read),
