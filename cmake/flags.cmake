@@ -25,6 +25,9 @@ function(caisson_isa_flags)
                 # clang takes five times as long over these with it; gcc's asan preset has it
                 set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=undefined)
             endif()
+        elseif(file MATCHES "_vbmi\\.c$")
+            set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS
+                         -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi)
         elseif(file MATCHES "_fma\\.c$")
             set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS -mfma)
         elseif(file MATCHES "_dotprod\\.c$")

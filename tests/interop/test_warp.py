@@ -13,7 +13,8 @@ A conversion of each family is killed on the way and resumed, and must be the sa
 
 Where tokens part, the leader there must be ahead by less than the two engines differ: 0.001, and with
 VQ4P, whose int8 tables turn the last bit of a sum in front of them into a step, 0.7 (warp facts 10: 0.68 was
-seen within one engine). What comes after is not compared.
+seen within one engine). What comes after is not compared. Each case says how far that engine's own two paths
+go together (its SIMD, and WASTE_BACKEND=cpu).
 """
 import argparse
 import filecmp
@@ -41,6 +42,10 @@ def parse():
     return p.parse_args()
 
 
+def common(a, b):
+    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), len(a))
+
+
 class Run:
     def __init__(self, o, work):
         self.o, self.work, self.n, self.failed = o, work, 0, 0
@@ -59,14 +64,14 @@ class Run:
 
     def compare(self, name, model, tolerance):
         n = str(self.o.tokens)
-        theirs = subprocess.run([self.peer, model, n, *PROMPT], check=True, capture_output=True,
-                                text=True).stdout.split()
+        theirs, plain = (subprocess.run([self.peer, model, n, *PROMPT], check=True, capture_output=True, text=True,
+                                        env={**os.environ, **e}).stdout.split() for e in ({}, {"WASTE_BACKEND": "cpu"}))
         text = self.tool("eval", model, "--tokens", ",".join(PROMPT), "-n", n, "--compute", "f32",
                          "--cache-type-k", "f32", "--cache-type-v", "f32")
         ours = text.split("generated:")[1].strip().split(",")
         theirs, leads = theirs[::2], [float(x) for x in theirs[1::2]]
-        same = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), len(ours))
-        note = f"{same} of {len(theirs)} tokens"
+        same = common(ours, theirs)
+        note = f"{same} of {len(theirs)} tokens (its plain C and its SIMD {common(plain[::2], theirs)})"
         if same < len(theirs):
             note += f", then the leader is ahead by {leads[same]:.3g}"
         self.case(f"{name}: {note}", same == len(theirs) or leads[same] < tolerance,

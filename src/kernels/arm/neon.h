@@ -5,14 +5,8 @@
 
 #include <arm_neon.h>
 
+#include "kernels/inline.h"
 #include "kernels/ref/ref.h"
-
-#define CSN_INLINE static inline __attribute__((always_inline))
-#ifdef __clang__
-#define CSN_UNROLL _Pragma("unroll")
-#else
-#define CSN_UNROLL _Pragma("GCC unroll 8")
-#endif
 
 CSN_INLINE float csn_scale16(const uint8_t *p) {
     float16x4_t h = vreinterpret_f16_u16(vdup_n_u16(csn_load_u16(p)));

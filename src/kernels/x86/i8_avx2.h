@@ -7,16 +7,8 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "kernels/inline.h"
 #include "kernels/types.h"
-
-#define CSN_INLINE static inline __attribute__((always_inline))
-/* Large arrays of alternatives must not add up in one frame. */
-#define CSN_OUTLINE static __attribute__((noinline))
-#ifdef __clang__
-#define CSN_UNROLL _Pragma("unroll")
-#else
-#define CSN_UNROLL _Pragma("GCC unroll 8")
-#endif
 
 /* acc += vpmaddubsw(w, x) in i16. As intrinsics GCC 12 regroups the additions of a tile and spills
  * its sums: half the speed. */

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the kernels say about inlining and unrolling. */
+#ifndef CSN_KERNELS_INLINE_H
+#define CSN_KERNELS_INLINE_H
+
+#define CSN_INLINE static inline __attribute__((always_inline))
+/* Large arrays of alternatives must not add up in one frame. */
+#define CSN_OUTLINE static __attribute__((noinline))
+#ifdef __clang__
+#define CSN_UNROLL _Pragma("unroll")
+#else
+#define CSN_UNROLL _Pragma("GCC unroll 8")
+#endif
+
+#endif
