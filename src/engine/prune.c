@@ -108,23 +108,24 @@ static caisson_status prune_columns(struct pruner *p, const csn_weight *w, uint6
 static caisson_status prune_heads(struct pruner *p, uint32_t i_layer, caisson_error *err) {
     const csn_layer *l = &p->plan->layers[i_layer];
     uint8_t *bits = p->heads + i_layer * csn_bit_row_bytes(p->arch->n_heads);
-    bool has_no_rows = l->mla != NULL || l->kda != NULL; /* then the mask counts arch's heads */
-    if (p->o->head_sparsity == 0) {
-        set_bits(bits, 0, has_no_rows ? p->arch->n_heads : l->n_heads);
+    if (p->o->head_sparsity ==
+        0) { /* of linear attention all of arch's heads mean all of its own */
+        set_bits(bits, 0, l->kda != NULL ? p->arch->n_heads : l->n_heads);
         return CAISSON_OK;
     }
-    if (has_no_rows) {
+    if (l->n_heads > p->arch->n_heads) {
         return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "masks",
-                        .what = "heads of latent and linear attention cannot be pruned",
-                        CSN_AT(i_layer));
+                        .what = "a layer of linear attention has more heads than masks can name",
+                        CSN_AT(i_layer), CSN_VALUES(p->arch->n_heads, l->n_heads));
     }
+    uint64_t width = l->o.m.cols / l->n_heads;
     uint8_t *columns; /* bits of o_proj's columns */
     uint64_t ignored;
     CSN_TRY(CSN_NEW((size_t)csn_bit_row_bytes(l->o.m.cols), &columns, err));
     caisson_status status =
-        prune_columns(p, &l->o, l->head_dim, p->o->head_sparsity, columns, &ignored, err);
+        prune_columns(p, &l->o, width, p->o->head_sparsity, columns, &ignored, err);
     for (uint32_t h = 0; h < l->n_heads && status == CAISSON_OK; h++) {
-        if (csn_bit(columns, (uint64_t)h * l->head_dim)) {
+        if (csn_bit(columns, h * width)) {
             set_bits(bits, h, (uint64_t)h + 1);
         }
     }

@@ -68,27 +68,34 @@ static caisson_status copy_bits(struct maker *m, const uint8_t *bits, uint64_t n
     return CAISSON_OK;
 }
 
-/* Heads of latent and linear attention run all or not at all. */
-static caisson_status check_heads(const struct maker *m, const csn_layer *l, const uint8_t *bits,
-                                  caisson_error *err) {
-    if (csn_bit_count(bits, m->arch->n_heads) != m->arch->n_heads) {
-        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "masks", .tensor = m->mask->name,
-                        .what = l->mla != NULL ? "heads of latent attention cannot be masked"
-                                               : "heads of linear attention cannot be masked",
-                        CSN_VALUES(m->arch->n_heads, csn_bit_count(bits, m->arch->n_heads)));
-    }
-    return CAISSON_OK;
+/* Heads of linear attention are the model's own number of them: bits beyond stay clear, and a mask
+ * of all of arch's heads means all. */
+static caisson_status set_linear(struct maker *m, const csn_layer *l, const uint8_t *bits,
+                                 csn_active_visit *v, caisson_error *err) {
+    CSN_TRY(copy_bits(m, bits, l->n_heads, &v->heads, err));
+    return make_runs(m, bits, l->n_heads, l->kda->dim, &v->q, err);
+}
+
+static caisson_status set_latent(struct maker *m, const csn_layer *l, const uint8_t *bits,
+                                 csn_active_visit *v, caisson_error *err) {
+    CSN_TRY(make_runs(m, bits, l->n_heads, 1, &v->latent, err));
+    CSN_TRY(make_runs(m, bits, l->n_heads, l->head_dim, &v->q, err));
+    return make_runs(m, bits, l->n_heads, l->mla->n_v, &v->kv, err);
 }
 
 static caisson_status set_heads(struct maker *m, const csn_layer *l, const uint8_t *bits,
                                 csn_active_visit *v, caisson_error *err) {
-    if (l->mla != NULL || l->kda != NULL) {
-        return check_heads(m, l, bits, err);
+    bool is_other = l->mla != NULL || l->kda != NULL;
+    if (is_other && csn_bit_count(bits, m->arch->n_heads) == m->arch->n_heads) {
+        return CAISSON_OK;
     }
     CSN_TRY(check_row(m, bits, m->arch->n_heads, l->n_heads,
                       "the layer has another number of heads than the mask", err));
     if (csn_bit_count(bits, l->n_heads) == l->n_heads) {
         return CAISSON_OK;
+    }
+    if (is_other) {
+        return l->kda != NULL ? set_linear(m, l, bits, v, err) : set_latent(m, l, bits, v, err);
     }
     CSN_TRY(copy_bits(m, bits, l->n_heads, &v->heads, err));
     CSN_TRY(make_runs(m, bits, l->n_heads, l->head_dim, &v->q, err));
@@ -127,11 +134,6 @@ static caisson_status set_ffn(struct maker *m, const csn_layer *l, uint32_t i_la
     }
     if (v->n_experts == l->moe->n_experts) {
         return CAISSON_OK;
-    }
-    if (l->moe->n_group > 1) { /* the best groups could have no active expert */
-        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "masks", .tensor = m->mask->name,
-                        .what = "experts that are chosen by groups cannot be masked",
-                        CSN_AT(i_layer));
     }
     m->any_off = true;
     return copy_bits(m, experts, n, &v->experts, err);

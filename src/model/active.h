@@ -29,8 +29,10 @@ typedef struct csn_active_visit {
     bool is_off;                  /* the layer is passed by: no residual, no keys */
     const csn_runs *ffn;          /* active neurons of a dense layer; NULL = all */
     const csn_packed_ffn *packed; /* or NULL: they are read where they lie */
-    const csn_runs *q, *kv;       /* rows of q_proj, of k_proj and v_proj; NULL = all */
-    const uint8_t *heads;         /* bits of query heads; NULL = all */
+    const csn_runs *q, *kv;  /* rows of q_proj, of k_proj and v_proj; NULL = all. Latent: of the
+                                queries, of the gate; linear: q, of all that heads have */
+    const csn_runs *latent;  /* query heads of latent attention; NULL = all */
+    const uint8_t *heads;    /* bits of query heads, of linear attention's; NULL = all */
     const uint8_t *kv_heads; /* bits of key heads that an active query head reads; NULL = all */
     const uint8_t *experts;  /* bits of experts that may be chosen; NULL = all */
     uint32_t n_experts;      /* how many */

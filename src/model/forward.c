@@ -299,10 +299,10 @@ static const float *attention(csn_forward *f, csn_kv *kv, const csn_layer *l,
         f->q, f->att, f->k, f->v, f->gate, f->up, f->low, f->scratch,
     };
     if (l->kda != NULL) {
-        return csn_block_kda(&f->ops, p, l, kv, at, &mem, f->x);
+        return csn_block_kda(&f->ops, p, l, kv, active, at, &mem, f->x);
     }
     if (l->mla != NULL) {
-        return csn_block_mla(&f->ops, p, l, kv, at, &mem, f->x);
+        return csn_block_mla(&f->ops, p, l, kv, active, at, &mem, f->x);
     }
     const csn_runs *q_runs = active != NULL ? active->q : NULL;
     const csn_runs *kv_runs = active != NULL ? active->kv : NULL;

@@ -36,11 +36,11 @@ def patch(path, tensor, values):
 
 @unittest.skipUnless(os.access(TOOL, os.X_OK), "the tool is not built")
 class FamilyMasks(support.Case):
-    def make(self, family, *options):
-        path = self.scratch(family + ".cmf")
+    def make(self, family, *options, quant="f32"):
+        path = self.scratch(family + quant + ".cmf")
         with open(self.scratch("text"), "w") as f:
             f.write("hello world, the quick brown fox jumps over it all day and night")
-        tool("convert", os.path.join(FAMILIES, family), "-o", path, "--quant", "f32")
+        tool("convert", os.path.join(FAMILIES, family), "-o", path, "--quant", quant)
         plain = self.scratch("plain.cmf")
         shutil.copyfile(path, plain)
         tool("masks", "make", path, "a", "--text", self.scratch("text"), *options)
@@ -77,13 +77,54 @@ class FamilyMasks(support.Case):
     def test_neurons_and_experts_of_deepseek(self):
         self.check("deepseek_v3_direct")
 
-    def test_what_masks_cannot_say_is_refused_by_name(self):
-        path, _ = self.make("kimi_linear", "--sparsity", "0.5")
-        text = self.scratch("text")
-        self.assertIn("heads of latent and linear attention",
-                      tool("masks", "make", path, "b", "--text", text, "--head-sparsity", "0.5", ok=False))
-        path, _ = self.make("deepseek_v3", "--sparsity", "0.5")
-        self.assertIn("chosen by groups", tool("eval", path, *EVAL, "--task", "a", ok=False))
+    def heads_off(self, model, mask):
+        """(layer, its o_proj, columns of one head, heads that are off)"""
+        for i in range(model.arch["num_layers"]):
+            kda = model.tensors.get("model.layers.%d.kda_attn.o_proj.weight" % i)
+            o = kda or model.tensors["model.layers.%d.self_attn.o_proj.weight" % i]
+            n = model.arch["linear_num_value_heads" if kda else "num_attention_heads"]
+            yield i, o, o.values().shape[1] // n, [h for h in range(n) if not mask.heads[i][h]]
+
+    def check_heads(self, family):
+        """f32: columns of o_proj. int8: what makes values, for a group of 32 columns has one scale."""
+        path, plain = self.make(family, "--sparsity", "0", "--head-sparsity", "0.5")
+        mask, model = Model(path).masks.named("a"), Model(plain)
+        for _, o, width, off in self.heads_off(model, mask):
+            self.assertGreater(len(off), 0)
+            values = o.values().copy()
+            for h in off:
+                values[:, h * width:(h + 1) * width] = 0
+            patch(plain, o, values)
+        self.compare(path, plain, EVAL)
+
+        path, plain = self.make(family, "--sparsity", "0", "--head-sparsity", "0.5", quant="q8_row")
+        mask, model = Model(path).masks.named("a"), Model(plain)
+        for i, _, width, off in self.heads_off(model, mask):
+            kda = model.tensors.get("model.layers.%d.kda_attn.v_proj.weight" % i)
+            source = kda or model.tensors["model.layers.%d.self_attn.kv_b_proj.weight" % i]
+            rows, cols = source.values().shape
+            step = width if kda else rows // model.arch["num_attention_heads"]  # keys, then values
+            with open(plain, "r+b") as f:
+                for h in off:
+                    f.seek(source.file.payload_offset(source.entry) + ((h + 1) * step - width) * cols)
+                    f.write(bytes(width * cols))
+        self.compare(path, plain, ("--tokens", "5,9,20,33,17,3,8", "--decode", "4", "--all", "--top", "20", "--json",
+                                   "--compute", "int8"))
+
+    def compare(self, path, plain, args):
+        want = tool("eval", plain, *args)
+        self.assertNotEqual(tool("eval", path, *args, "--task", "none"), want)
+        for split in (("-t", "1"), ("-t", "3"), ("-t", "2", "-ub", "1")):
+            self.assertEqual(tool("eval", path, *args, *split, "--task", "a"), want)
+
+    def test_heads_of_kimi_linear(self):
+        self.check_heads("kimi_linear")
+
+    def test_heads_of_kimi_k3(self):
+        self.check_heads("kimi_k3")
+
+    def test_heads_of_deepseek(self):
+        self.check_heads("deepseek_v3")
 
 
 if __name__ == "__main__":

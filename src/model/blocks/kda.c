@@ -16,6 +16,7 @@ struct kda {
     const csn_plan *plan;
     const csn_kda *kda;
     csn_kda_state state;
+    const csn_active_visit *active;
     const csn_attn_memory *mem;
     float *f_low, *g_low, *beta; /* parts of mem->low: rows of low_stride */
     uint64_t low_stride, width, n;
@@ -104,6 +105,9 @@ static void run_heads(void *ctx, unsigned i_thread, unsigned n_threads) {
         if (h >= a->kda->n_heads) {
             return;
         }
+        if (a->active != NULL && !csn_is_active(a->active->heads, h)) {
+            continue;
+        }
         if (a->is_start) {
             clear_head(a, h);
         }
@@ -120,13 +124,17 @@ static void project(const struct kda *a, const csn_layer *l, const float *x) {
     const csn_kda *kda = a->kda;
     const csn_attn_memory *mem = a->mem;
     uint64_t hidden = a->plan->hidden;
-    csn_linear qkv[3] = {{&kda->q, mem->q, a->width, NULL},
-                         {&kda->k, mem->k, a->width, NULL},
-                         {&kda->v, mem->v, a->width, NULL}};
+    const csn_runs *runs = a->active != NULL ? a->active->q : NULL;
+    csn_linear qkv[3] = {{&kda->q, mem->q, a->width, runs},
+                         {&kda->k, mem->k, a->width, runs},
+                         {&kda->v, mem->v, a->width, runs}};
     csn_linear rest[3] = {{&kda->f_a, a->f_low, a->low_stride, NULL},
                           {&kda->beta, a->beta, a->low_stride, NULL},
-                          {&kda->gate, mem->gate, a->width, NULL}};
-    csn_linear decay = {&kda->f_b, mem->decay, a->width, NULL};
+                          {&kda->gate, mem->gate, a->width, runs}};
+    csn_linear decay = {&kda->f_b, mem->decay, a->width, runs};
+    if (runs != NULL) { /* the result of heads that are left out */
+        memset(mem->gate, 0, a->n * a->width * sizeof(float));
+    }
     csn_linear gate = rest[2];
     if (kda->gate_a != NULL) {
         rest[2] = (csn_linear){kda->gate_a, a->g_low, a->low_stride, NULL};
@@ -144,12 +152,14 @@ static void project(const struct kda *a, const csn_layer *l, const float *x) {
 }
 
 const float *csn_block_kda(csn_ops *ops, const csn_plan *plan, const csn_layer *l, const csn_kv *kv,
-                           const csn_place *at, const csn_attn_memory *mem, const float *x) {
+                           const csn_active_visit *active, const csn_place *at,
+                           const csn_attn_memory *mem, const float *x) {
     const csn_kda *kda = l->kda;
     struct kda a = {.ops = ops,
                     .plan = plan,
                     .kda = kda,
                     .state = csn_kv_get_kda(kv, l, at->i_visit),
+                    .active = active,
                     .mem = mem,
                     .f_low = mem->low,
                     .g_low = mem->low + kda->dim,

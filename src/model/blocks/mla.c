@@ -20,6 +20,9 @@ struct latent {
     const csn_layer *l;
     const csn_mla *mla;
     csn_kv_head kv;
+    const csn_active_visit *active;
+    const csn_runs *live; /* its heads; NULL = all */
+    uint32_t n_live;
     uint32_t pos0, half;
     uint64_t row0, n;
     csn_attn_memory mem;
@@ -32,6 +35,11 @@ struct latent {
 
 static uint32_t row_dim(const csn_mla *mla) {
     return mla->n_latent + mla->n_rope;
+}
+
+/* Number of the i-th head that runs. */
+static uint32_t head_at(const struct latent *a, uint32_t i) {
+    return a->live != NULL ? a->live->rows[i] : i;
 }
 
 static void rotate(const struct latent *a, float *x, uint64_t t) {
@@ -54,15 +62,15 @@ static void prepare_span(void *ctx, uint64_t t0, uint64_t t1) {
         rotate(a, row + mla->n_latent, t);
         a->ops->vec->kv_store(&a->kv, a->pos0 + (uint32_t)t, row, NULL);
         float *q = a->mem.q + t * a->l->n_heads * head;
-        for (uint32_t h = 0; h < a->l->n_heads; h++) {
-            rotate(a, q + h * head + mla->n_nope, t);
+        for (uint32_t i = 0; i < a->n_live; i++) {
+            rotate(a, q + head_at(a, i) * head + mla->n_nope, t);
         }
     }
 }
 
 /* What an item computes, in one thread's scratch. */
 struct item {
-    uint32_t h0, n_heads;
+    uint32_t i_head, n_heads; /* of those that run */
     uint64_t t0, n;
     float *q;     /* [n][n_heads][row_dim] */
     float *mixed; /* [n][n_heads][n_latent] */
@@ -75,7 +83,7 @@ struct item {
  * rotated part. */
 static void absorb(const struct latent *a, const struct item *it, uint32_t i_head) {
     const csn_mla *mla = a->mla;
-    uint32_t h = it->h0 + i_head;
+    uint32_t h = head_at(a, it->i_head + i_head);
     uint64_t head = (uint64_t)mla->n_nope + mla->n_rope;
     uint64_t q_stride = a->l->n_heads * head;
     const float *from = a->mem.q + it->t0 * q_stride + h * head;
@@ -99,7 +107,7 @@ static void absorb(const struct latent *a, const struct item *it, uint32_t i_hea
 /* The V rows of head h over its mixed latents. */
 static void expand(const struct latent *a, const struct item *it, uint32_t i_head) {
     const csn_mla *mla = a->mla;
-    uint32_t h = it->h0 + i_head;
+    uint32_t h = head_at(a, it->i_head + i_head);
     uint64_t row = (uint64_t)h * (mla->n_nope + mla->n_v) + mla->n_nope;
     mla->kv_b.f32(&mla->kv_b.m, it->mixed + (uint64_t)i_head * mla->n_latent,
                   (uint64_t)it->n_heads * mla->n_latent, it->n, it->v, mla->n_v, row,
@@ -148,8 +156,8 @@ static void run_items(void *ctx, unsigned i_thread, unsigned n_threads) {
         }
         /* the last queries see the most keys: they go first */
         uint64_t tile = a->n_tiles - 1 - i % a->n_tiles;
-        it.h0 = (uint32_t)(i / a->n_tiles) * a->n_group;
-        it.n_heads = a->l->n_heads - it.h0 < a->n_group ? a->l->n_heads - it.h0 : a->n_group;
+        it.i_head = (uint32_t)(i / a->n_tiles) * a->n_group;
+        it.n_heads = a->n_live - it.i_head < a->n_group ? a->n_live - it.i_head : a->n_group;
         it.t0 = a->row0 + tile * QUERY_TILE;
         it.n = a->n - it.t0 < QUERY_TILE ? a->n - it.t0 : QUERY_TILE;
         run_item(a, &it);
@@ -177,11 +185,11 @@ uint64_t csn_mla_scratch(const csn_plan *plan, unsigned n_threads) {
 static uint32_t heads_per_item(const struct latent *a, unsigned n_threads) {
     uint64_t queries = a->n - a->row0 < QUERY_TILE ? a->n - a->row0 : QUERY_TILE;
     uint64_t most = ITEM_ROWS / queries > 0 ? ITEM_ROWS / queries : 1;
-    uint64_t n_items = (a->l->n_heads + most - 1) / most;
+    uint64_t n_items = (a->n_live + most - 1) / most;
     if (a->n_tiles == 1) {
         n_items = (n_items + n_threads - 1) / n_threads * n_threads;
     }
-    return (uint32_t)((a->l->n_heads + n_items - 1) / n_items);
+    return (uint32_t)((a->n_live + n_items - 1) / n_items);
 }
 
 static void gate_span(void *ctx, uint64_t t0, uint64_t t1) {
@@ -193,16 +201,27 @@ static void gate_span(void *ctx, uint64_t t0, uint64_t t1) {
                          (t1 - t0) * width);
 }
 
+/* Of heads that are left out: zero, and a gate that keeps it so. */
+static void clear_results(const struct latent *a) {
+    size_t nbytes = (size_t)(a->n * a->l->n_heads * a->mla->n_v) * sizeof(float);
+    memset(a->mem.out, 0, nbytes);
+    if (a->mla->gate != NULL) {
+        memset(a->mem.gate, 0, nbytes);
+    }
+}
+
 /* The projections of x: queries to mem.q, rows of the cache to mem.k, the gate. */
 static void project(struct latent *a, const float *x) {
     const csn_mla *mla = a->mla;
     const csn_attn_memory *mem = &a->mem;
     uint64_t q_rows = mla->q.rows;
-    csn_linear items[3] = {{&mla->q, mem->q, q_rows, NULL},
+    const csn_runs *q_runs = a->live != NULL ? a->active->q : NULL;
+    csn_linear items[3] = {{&mla->q, mem->q, q_rows, q_runs},
                            {&mla->kv_a, mem->k, row_dim(mla), NULL}};
     unsigned n_items = 2;
     if (mla->gate != NULL) {
-        items[n_items++] = (csn_linear){mla->gate, mem->gate, mla->gate->rows, NULL};
+        const csn_runs *runs = a->live != NULL ? a->active->kv : NULL;
+        items[n_items++] = (csn_linear){mla->gate, mem->gate, mla->gate->rows, runs};
     }
     if (mla->q_a == NULL) {
         csn_ops_expect(a->ops, &a->l->o, NULL, NULL);
@@ -221,12 +240,15 @@ static void project(struct latent *a, const float *x) {
 }
 
 const float *csn_block_mla(csn_ops *ops, const csn_plan *plan, const csn_layer *l, const csn_kv *kv,
-                           const csn_place *at, const csn_attn_memory *mem, const float *x) {
+                           const csn_active_visit *active, const csn_place *at,
+                           const csn_attn_memory *mem, const float *x) {
     struct latent a = {.ops = ops,
                        .plan = plan,
                        .l = l,
                        .mla = l->mla,
                        .kv = csn_kv_get(kv, l, at->i_visit, 0),
+                       .active = active,
+                       .live = active != NULL ? active->latent : NULL,
                        .pos0 = at->pos0,
                        .half = plan->ropes[l->i_rope].rotary_dim / 2,
                        .row0 = at->row0,
@@ -236,14 +258,20 @@ const float *csn_block_mla(csn_ops *ops, const csn_plan *plan, const csn_layer *
                        .sin = at->sin,
                        .scratch_stride = csn_mla_scratch(plan, 1),
                        .n_tiles = (at->n - at->row0 + QUERY_TILE - 1) / QUERY_TILE};
+    a.n_live = a.live != NULL ? a.live->n_rows : l->n_heads;
+    if (a.live != NULL) {
+        clear_results(&a);
+    }
     project(&a, x);
     csn_ops_each(ops, a.n, prepare_span, &a);
     if (a.row0 == a.n) {
         return mem->out;
     }
-    a.n_group = heads_per_item(&a, csn_pool_n_threads(ops->pool));
-    a.n_items = a.n_tiles * ((l->n_heads + a.n_group - 1) / a.n_group);
-    csn_pool_run(ops->pool, run_items, &a);
+    if (a.n_live > 0) {
+        a.n_group = heads_per_item(&a, csn_pool_n_threads(ops->pool));
+        a.n_items = a.n_tiles * ((a.n_live + a.n_group - 1) / a.n_group);
+        csn_pool_run(ops->pool, run_items, &a);
+    }
     if (l->mla->gate == NULL) {
         return mem->out;
     }

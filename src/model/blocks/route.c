@@ -56,12 +56,16 @@ static float score(const csn_moe *moe, const float *w, uint32_t i) {
     return moe->bias != NULL ? w[i] + moe->bias[i] : w[i];
 }
 
-/* The sum of the two largest scores of experts [i0, i1), of one the only. */
-static float group_score(const csn_moe *moe, const float *w, uint32_t i0, uint32_t i1) {
+/* The sum of the two largest scores of the routable of experts [i0, i1), of one the only, of none
+ * less than any. *ret_n: how many are routable. */
+static float group_score(const csn_moe *moe, const float *w, uint32_t i0, uint32_t i1,
+                         uint32_t *ret_n) {
     float first = -INFINITY;
     float second = -INFINITY;
+    uint32_t n = 0;
     for (uint32_t i = i0; i < i1; i++) {
         float s = score(moe, w, i);
+        n += w[i] >= 0.0f;
         if (s > first) {
             second = first;
             first = s;
@@ -69,23 +73,30 @@ static float group_score(const csn_moe *moe, const float *w, uint32_t i0, uint32
             second = s;
         }
     }
-    return i1 - i0 > 1 ? first + second : first;
+    *ret_n = n;
+    return n > 1 ? first + second : first;
 }
 
 /* Takes the experts of all groups but the topk_group best out; of equal ones the first is better.
- */
-static void keep_groups(const csn_moe *moe, float *w) {
+ * Where a mask leaves fewer than top_k experts in these, the next best stay too. */
+static void keep_groups(const csn_moe *moe, uint32_t top_k, float *w) {
     uint32_t size = moe->n_experts / moe->n_group;
     float scores[CSN_MAX_EXPERT_GROUPS];
+    uint32_t n_routable[CSN_MAX_EXPERT_GROUPS];
     for (uint32_t g = 0; g < moe->n_group; g++) {
-        scores[g] = group_score(moe, w, g * size, (g + 1) * size);
+        scores[g] = group_score(moe, w, g * size, (g + 1) * size, &n_routable[g]);
     }
     for (uint32_t g = 0; g < moe->n_group; g++) {
         uint32_t n_better = 0;
+        uint32_t n_there = 0; /* experts in the better groups */
         for (uint32_t k = 0; k < moe->n_group; k++) {
-            n_better += scores[k] > scores[g] || (scores[k] == scores[g] && k < g);
+            if (scores[k] > scores[g] || (scores[k] == scores[g] && k < g)) {
+                n_better++;
+                n_there += n_routable[k];
+            }
         }
-        for (uint32_t i = g * size; n_better >= moe->topk_group && i < (g + 1) * size; i++) {
+        bool is_out = n_better >= moe->topk_group && n_there >= top_k;
+        for (uint32_t i = g * size; is_out && i < (g + 1) * size; i++) {
             w[i] = NOT_ROUTABLE;
         }
     }
@@ -138,7 +149,7 @@ static void route_span(void *ctx, uint64_t t0, uint64_t t1) {
             all = softmax_weights(r, w);
         }
         if (moe->n_group > 1) {
-            keep_groups(moe, w);
+            keep_groups(moe, r->top_k, w);
         }
         choose(moe, w, r->top_k, picks);
         float by = divisor(r, picks, all);

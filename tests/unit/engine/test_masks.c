@@ -10,7 +10,7 @@
 #include "base/cpu.h"
 #include "engine/session.h"
 #include "model/packed.h"
-#include "support/temp_dir.h"
+#include "support/family_model.h"
 #include "support/tiny_bits.h"
 
 enum { N = 37, LAYERS = 3, FFN_BYTES = TINY_FFN / 8, MAX_VISITS = 9 };
@@ -53,22 +53,35 @@ static csn_model *model_of(const tiny_options *o, bool has_mask) {
     return m;
 }
 
+struct rows {
+    uint64_t hash;
+    uint32_t vocab;
+};
+
+static caisson_status hash_row(void *ctx, uint32_t i, const float *logits, caisson_error *err) {
+    struct rows *r = ctx;
+    (void)i;
+    (void)err;
+    r->hash = tiny_hash(r->hash, logits, r->vocab);
+    return CAISSON_OK;
+}
+
 static uint64_t bits_with(csn_model *m, csn_session_options o, uint32_t step) {
     csn_session *s = NULL;
     caisson_error err = {0};
     int32_t ids[N];
-    uint64_t h = TINY_BITS_START;
+    struct rows rows = {TINY_BITS_START, csn_model_arch(m)->vocab_size};
     o.n_ctx = 128;
     tiny_check(csn_session_new(m, &o, &s, &err), &err);
     for (int i = 0; i < N; i++) {
-        ids[i] = (i * 37 + 11) % TINY_VOCAB;
+        ids[i] = (i * 37 + 11) % (int32_t)rows.vocab;
     }
     for (uint32_t i = 0; i < N; i += step) {
         uint32_t n = N - i < step ? N - i : step;
-        tiny_check(csn_session_eval(s, ids + i, n, true, tiny_hash_row, &h, NULL, &err), &err);
+        tiny_check(csn_session_eval(s, ids + i, n, true, hash_row, &rows, NULL, &err), &err);
     }
     csn_session_free(s);
-    return h;
+    return rows.hash;
 }
 
 /* The same bits under the mask as of `other` without one, in both arithmetic modes, for any split
@@ -232,6 +245,44 @@ static void heads_that_are_off_equal_zeroed_columns(void **state) {
                 &(tiny_options){.dtype = "f16", .edit = zero_head_columns});
 }
 
+/* Bits of the heads of a family's layers, four a layer: linear attention has three of its own. */
+static uint64_t bits_of_heads(csn_model *m, uint32_t on, csn_session_options o, uint32_t step) {
+    static uint8_t bits[8];
+    static uint8_t all[8 * 16];
+    csn_cmf *cmf = (csn_cmf *)(uintptr_t)csn_store_cmf(csn_model_store(m));
+    memset(all, 0xff, sizeof(all));
+    memset(bits, (int)on, sizeof(bits));
+    mask = (csn_cmf_mask){.name = CSN_STR("task"),
+                          .n_ffn_rows = csn_model_arch(m)->n_layers,
+                          .ffn = all,
+                          .heads = bits,
+                          .gates = all};
+    cmf->masks = (csn_cmf_masks){.masks = &mask, .n = 1, .default_task = CSN_STR("task")};
+    uint64_t h = bits_with(m, o, step);
+    cmf->masks = (csn_cmf_masks){0};
+    return h;
+}
+
+/* tests/python/test_family_masks.py holds the same against zeroed weights. */
+static void heads_of_latent_and_linear_attention(void **state) {
+    static const char *const families[] = {"deepseek_v3", "kimi_linear", "kimi_k3"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
+        csn_model *m = family_model(families[i], "q8_row", NULL);
+        uint64_t dense = bits_with(m, (csn_session_options){.n_threads = 1}, N);
+        assert_true(bits_of_heads(m, 0x0f, (csn_session_options){.n_threads = 1}, N) == dense);
+        uint64_t seen[3];
+        for (uint32_t k = 0; k < 3; k++) {
+            uint32_t on = k == 0 ? 5 : k == 1 ? 2 : 0;
+            seen[k] = bits_of_heads(m, on, (csn_session_options){.n_threads = 1}, N);
+            assert_true(bits_of_heads(m, on, (csn_session_options){.n_threads = 3}, 13) == seen[k]);
+            assert_true(bits_of_heads(m, on, (csn_session_options){.n_threads = 2}, 1) == seen[k]);
+        }
+        assert_true(seen[0] != dense && seen[1] != seen[0] && seen[2] != seen[1]);
+        csn_model_free(m);
+    }
+}
+
 /* Layer 1 adds nothing. */
 static void zero_layer_1(csn_str name, float *x, uint64_t rows, uint64_t cols) {
     if (layer_of(name) == 1 && (csn_str_ends(name, CSN_STR("self_attn.o_proj.weight")) ||
@@ -335,6 +386,7 @@ int main(void) {
         cmocka_unit_test(copies_of_what_is_left_equal_zeroed_gate_rows),
         cmocka_unit_test(copies_take_what_is_told),
         cmocka_unit_test(heads_that_are_off_equal_zeroed_columns),
+        cmocka_unit_test(heads_of_latent_and_linear_attention),
         cmocka_unit_test(a_layer_that_is_off_adds_nothing),
         cmocka_unit_test(experts_that_are_off_do_not_exist),
         cmocka_unit_test(rows_of_a_looped_model_are_per_visit),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Routing, on logits that are given: the router is the identity. Weights were worked out by hand
  * from the formulas (warp facts 14, CMF 2.2); transformers' routers stand behind the goldens of
- * tests/unit/engine/test_families.c. */
+ * tests/unit/engine/test_families.c, and tests/oracle/masked_groups.py is groups under a mask. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -10,41 +10,44 @@
 
 #include <math.h>
 
+#include "base/json.h"
 #include "model/blocks/blocks.h"
 #include "support/tiny_model.h"
 
-enum { N = 8 };
+enum { N = 8, MAX_N = 32 };
 
 struct fixture {
-    float identity[N * N];
+    float identity[MAX_N * MAX_N];
     csn_moe moe;
     csn_ops ops;
-    csn_pick picks[N];
+    csn_pick picks[MAX_N];
 };
 
-static void init(struct fixture *f) {
+static void init_n(struct fixture *f, uint32_t n) {
     caisson_error err = {0};
-    const csn_shape shape = {2, {N, N}};
-    *f = (struct fixture){.moe = {.n_experts = N, .top_k = 3, .scale = 1.0f}};
-    for (int i = 0; i < N; i++) {
-        f->identity[i * N + i] = 1.0f;
+    const csn_shape shape = {2, {n, n}};
+    *f = (struct fixture){.moe = {.n_experts = n, .top_k = 3, .scale = 1.0f}};
+    for (uint32_t i = 0; i < n; i++) {
+        f->identity[i * n + i] = 1.0f;
     }
-    csn_weight *w = &f->moe.router;
-    w->m = csn_matrix_make(csn_dtype_by_name(CSN_STR("f32")), &shape, f->identity,
-                           sizeof(f->identity));
-    w->rows = N;
-    w->f32 = csn_kernel_matmul_f32(&w->m);
+    csn_matrix m = csn_matrix_make(csn_dtype_by_name(CSN_STR("f32")), &shape, f->identity,
+                                   (uint64_t)n * n * sizeof(float));
+    f->moe.router = csn_weight_make(&m, CSN_STR("router"));
     f->ops.vec = csn_vec_get();
     tiny_check(csn_pool_new(1, &f->ops.pool, &err), &err);
+}
+
+static void init(struct fixture *f) {
+    init_n(f, N);
 }
 
 static void done(struct fixture *f) {
     csn_pool_free(f->ops.pool);
 }
 
-static void route(struct fixture *f, const csn_active_visit *active, const float z[N]) {
-    float logits[N];
-    csn_block_route(&f->ops, &f->moe, active, z, N, 1, logits, f->picks);
+static void route(struct fixture *f, const csn_active_visit *active, const float *z) {
+    float logits[MAX_N];
+    csn_block_route(&f->ops, &f->moe, active, z, f->moe.n_experts, 1, logits, f->picks);
 }
 
 static void expect(const struct fixture *f, uint32_t k, uint32_t id, double weight) {
@@ -156,6 +159,69 @@ static void masked_experts_are_not_chosen(void **state) {
     done(&f);
 }
 
+static uint32_t read_list(const csn_jval *list, float ret[MAX_N]) {
+    uint32_t n = 0;
+    for (csn_jiter it = csn_jval_iter(list); csn_jiter_next(&it); n++) {
+        double x = 0;
+        assert_true(n < MAX_N && csn_jval_f64(it.value, &x));
+        ret[n] = (float)x;
+    }
+    return n;
+}
+
+static void check_case(const csn_jval *c) {
+    struct fixture f;
+    float z[MAX_N];
+    float bias[MAX_N];
+    float on[MAX_N];
+    uint8_t bits[MAX_N / 8] = {0};
+    csn_active_visit active = {.experts = bits};
+    uint32_t n = read_list(csn_jval_get(c, "logits"), z);
+    (void)read_list(csn_jval_get(c, "bias"), bias);
+    (void)read_list(csn_jval_get(c, "on"), on);
+    for (uint32_t i = 0; i < n; i++) {
+        bits[i / 8] |= (uint8_t)((on[i] > 0) << (i % 8));
+        active.n_experts += on[i] > 0;
+    }
+    init_n(&f, n);
+    f.moe.is_sigmoid = true;
+    f.moe.bias = bias;
+    f.moe.n_group = (uint32_t)csn_jval_number_of(c, "n_group");
+    f.moe.topk_group = (uint32_t)csn_jval_number_of(c, "topk_group");
+    f.moe.top_k = (uint32_t)csn_jval_number_of(c, "top_k");
+    (void)csn_jval_bool(csn_jval_get(c, "norm"), &f.moe.norm_topk_prob);
+    bool is_all = active.n_experts == n;
+    const csn_jval *picks = csn_jval_get(c, "picks");
+    assert_int_equal(csn_route_n_picks(&f.moe, &active), csn_jval_len(picks));
+    route(&f, is_all ? NULL : &active, z);
+    uint32_t k = 0;
+    for (csn_jiter it = csn_jval_iter(picks); csn_jiter_next(&it); k++) {
+        float pick[MAX_N];
+        assert_int_equal(read_list(it.value, pick), 2);
+        expect(&f, k, (uint32_t)pick[0], (double)pick[1]);
+    }
+    done(&f);
+}
+
+/* Groups with all, some, one and none of their experts. */
+static void groups_under_a_mask_are_those_of_the_naive_form(void **state) {
+    (void)state;
+    csn_buf bytes = CSN_BUF_INIT(1 << 20);
+    caisson_error err = {0};
+    csn_json *doc;
+    unsigned n = 0;
+    tiny_check(csn_fs_read_all(csn_fs_os(), CSN_SOURCE_DIR "/tests/golden/model/masked_groups.json",
+                               1 << 20, &bytes, &err),
+               &err);
+    tiny_check(csn_json_parse(csn_buf_view(&bytes), 0, &doc, &err), &err);
+    for (csn_jiter it = csn_jval_iter(csn_json_root(doc)); csn_jiter_next(&it); n++) {
+        check_case(it.value);
+    }
+    assert_int_equal(n, 32);
+    csn_json_free(doc);
+    csn_buf_free(&bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(softmax_over_all_experts),
@@ -164,6 +230,7 @@ int main(void) {
         cmocka_unit_test(groups_are_chosen_by_their_two_best),
         cmocka_unit_test(equal_groups_and_experts_go_by_the_lower_number),
         cmocka_unit_test(masked_experts_are_not_chosen),
+        cmocka_unit_test(groups_under_a_mask_are_those_of_the_naive_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
