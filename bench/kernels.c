@@ -86,6 +86,7 @@ static void make_overlay(struct work *w) {
     const uint64_t n = w->w.rows * w->w.cols;
     uint8_t *p = w->bytes + n / 32 * (is_q1s ? 6 : 9);
     uint32_t count = is_q1s ? (uint32_t)(n / 100) : 0;
+    uint32_t seed = 1;
     if (!is_q1s) {
         memset(p, 0, 4 * (w->w.rows + 1));
         p += 4 * (w->w.rows + 1);
@@ -94,7 +95,7 @@ static void make_overlay(struct work *w) {
         p += 4;
     }
     for (uint32_t k = 0; k < count; k++) {
-        uint32_t index = k * 100 + k % 97;
+        uint32_t index = k * 100 + bench_random(&seed) % 100;
         memcpy(p + 6 * (uint64_t)k, &index, 4);
     }
     w->w.nbytes = (uint64_t)(p + 6 * (uint64_t)count - w->bytes);

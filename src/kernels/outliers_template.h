@@ -20,9 +20,12 @@ static inline void x_floats(const csn_x8 *x, uint64_t t, uint64_t n, unsigned la
     for (unsigned l = 0; l < lanes; l++) {
         const bool is_there = t + l < n;
         const uint64_t of = is_there ? t + l : t;
-        for (uint64_t c = c0; c < c1; c++) {
-            float v = x->scale[of * x->g_stride + c / 32] * (float)x->q[of * x->q_stride + c];
-            out[(c - c0) * lanes + l] = is_there ? v : 0;
+        for (uint64_t c = c0; c < c1; c += 32) { /* both are multiples of 32 */
+            const float scale = x->scale[of * x->g_stride + c / 32];
+            for (uint64_t k = 0; k < 32; k++) {
+                float v = scale * (float)x->q[of * x->q_stride + c + k];
+                out[(c - c0 + k) * lanes + l] = is_there ? v : 0;
+            }
         }
     }
 }
