@@ -17,20 +17,27 @@ enum {
     MOST_BYTES = 128 << 10 /* of x by digits, few vectors */
 };
 
-/* bytes: two groups as words. Weight plus 1 of digits 0, then 2 of the words of each half; of
- * digits 1, then 3; of digit 4 in the lower byte of each word. What stands for the eighth word is
- * no digit and meets zeros of x. */
+/* A number that the compiler does not see through: it would multiply by shifts and additions, which
+ * want the ports of the shuffles. */
+CSN_INLINE __m256i times(__m256i v, int16_t factor) {
+    __m256i f = _mm256_set1_epi16(factor);
+    __asm__("" : "+x"(f));
+    return _mm256_mullo_epi16(v, f);
+}
+
+/* bytes: two groups as words. Weight plus 1 of digits 0 and 2 of each word in its two bytes; of
+ * digits 1 and 3; of digit 4 in the lower byte. What stands for the eighth word is no digit and
+ * meets zeros of x. */
 CSN_INLINE void digits_of(__m256i bytes, __m256i d[3]) {
     const __m256i of_low =
         _mm256_broadcastsi128_si256(_mm_setr_epi8(1, 2, 0, 1, 2, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0));
     const __m256i of_high =
         _mm256_broadcastsi128_si256(_mm_setr_epi8(1, 1, 1, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
-    const __m256i nine = _mm256_set1_epi16(9);
     __m256i by_9 = _mm256_mulhi_epu16(bytes, _mm256_set1_epi16(7282)); /* 2^16 / 9, rounded up */
     __m256i top = _mm256_mulhi_epu16(bytes, _mm256_set1_epi16(810));   /* 2^16 / 81 */
-    __m256i low = _mm256_sub_epi16(bytes, _mm256_mullo_epi16(by_9, nine));
-    __m256i mid = _mm256_sub_epi16(by_9, _mm256_mullo_epi16(top, nine));
-    __m256i both = _mm256_packus_epi16(low, mid);
+    /* low + 256 * mid, low = bytes - 9 * by_9, mid = by_9 - 9 * top */
+    __m256i both = _mm256_add_epi16(bytes, times(by_9, 256 - 9));
+    both = _mm256_add_epi16(both, times(top, -9 * 256));
     d[0] = _mm256_shuffle_epi8(of_low, both);
     d[1] = _mm256_shuffle_epi8(of_high, both);
     d[2] = _mm256_shuffle_epi8(of_low, top);
@@ -48,14 +55,14 @@ static void x_by_digits(const csn_x8 *x, uint64_t n, uint64_t stride, int8_t *ou
             const int8_t *q = x->q + t * x->q_stride + 32 * g;
             int8_t *to = out + t * stride + g / 2 * STEP_X + g % 2 * 16;
             for (int j = 0; j < 6; j++) {
-                to[j] = q[DIGITS * j];
-                to[j + 8] = q[DIGITS * j + 2];
-                to[j + 32] = q[DIGITS * j + 1];
-                to[j + 40] = q[DIGITS * j + 3];
+                to[2 * j] = q[DIGITS * j];
+                to[2 * j + 1] = q[DIGITS * j + 2];
+                to[2 * j + 32] = q[DIGITS * j + 1];
+                to[2 * j + 33] = q[DIGITS * j + 3];
                 to[2 * j + 64] = q[DIGITS * j + 4];
             }
-            to[6] = q[30];
-            to[6 + 32] = q[31];
+            to[12] = q[30];
+            to[12 + 32] = q[31];
         }
     }
 }
@@ -117,13 +124,13 @@ static void q1t_edge(const void *ctx, const struct few_rows *rows, struct few_at
 /* Codes 8 + weight of one tile in the order of the columns. The row pointers lie behind the tiles:
  * a load of 16 bytes stays inside the tensor. */
 CSN_INLINE __m256i codes_of(const uint8_t *tile) {
-    /* column 5 j + k is byte j, j + 8 or 2 j of one of three vectors */
+    /* column 5 j + k is byte 2 j or 2 j + 1 of one of three vectors */
     const __m256i from_02 =
-        _mm256_setr_epi8(0, -1, 8, -1, -1, 1, -1, 9, -1, -1, 2, -1, 10, -1, -1, 3, -1, 11, -1, -1,
-                         4, -1, 12, -1, -1, 5, -1, 13, -1, -1, 6, -1);
+        _mm256_setr_epi8(0, -1, 1, -1, -1, 2, -1, 3, -1, -1, 4, -1, 5, -1, -1, 6, -1, 7, -1, -1, 8,
+                         -1, 9, -1, -1, 10, -1, 11, -1, -1, 12, -1);
     const __m256i from_13 =
-        _mm256_setr_epi8(-1, 0, -1, 8, -1, -1, 1, -1, 9, -1, -1, 2, -1, 10, -1, -1, 3, -1, 11, -1,
-                         -1, 4, -1, 12, -1, -1, 5, -1, 13, -1, -1, 6);
+        _mm256_setr_epi8(-1, 0, -1, 1, -1, -1, 2, -1, 3, -1, -1, 4, -1, 5, -1, -1, 6, -1, 7, -1, -1,
+                         8, -1, 9, -1, -1, 10, -1, 11, -1, -1, 12);
     const __m256i from_4 =
         _mm256_setr_epi8(-1, -1, -1, -1, 0, -1, -1, -1, -1, 2, -1, -1, -1, -1, 4, -1, -1, -1, -1, 6,
                          -1, -1, -1, -1, 8, -1, -1, -1, -1, 10, -1, -1);
