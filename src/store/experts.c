@@ -13,7 +13,8 @@
 enum {
     STALL_MS = 30000,
     POPULATE_FROM = 64 << 20, /* bytes */
-    POPULATE_STEP = 8 << 20
+    POPULATE_STEP = 8 << 20,
+    POPULATE_AHEAD = 256 << 20 /* bytes behind the slots in use: more takes time from the model */
 };
 
 /* ---- made and freed ---- */
@@ -28,6 +29,10 @@ static void *populate(void *arg) {
         uint64_t n = total - at < POPULATE_STEP ? total - at : POPULATE_STEP;
         csn_os_populate(e->cache.memory + at, (size_t)n);
         pthread_mutex_lock(&e->mutex);
+        while (at + n >= e->cache.n_used * e->cache.slot_bytes + POPULATE_AHEAD &&
+               e->is_populating && !e->is_stopping) {
+            pthread_cond_wait(&e->work, &e->mutex);
+        }
         goes_on = e->is_populating && !e->is_stopping;
         pthread_mutex_unlock(&e->mutex);
     }
@@ -119,6 +124,7 @@ uint64_t csn_experts_shrink(csn_experts *e, uint64_t cache_bytes) {
     uint64_t n = cache_bytes / c->slot_bytes;
     pthread_mutex_lock(&e->mutex);
     e->is_populating = false;
+    pthread_cond_broadcast(&e->work);
     csn_expert_cache_shrink(c, n < c->n_slots ? (uint32_t)n : c->n_slots);
     uint64_t left = csn_expert_cache_n_left(&e->cache) * c->slot_bytes;
     pthread_mutex_unlock(&e->mutex);

@@ -229,6 +229,7 @@ void csn_expert_cache_assign(csn_expert_cache *c, uint32_t i_slot, uint32_t i_la
     }
     *s = (csn_slot){.number = number, .i_layer = i_layer, .state = CSN_SLOT_READING};
     c->slot_of[number] = i_slot;
+    c->n_used = i_slot >= c->n_used ? (uint64_t)i_slot + 1 : c->n_used;
 }
 
 void csn_expert_cache_drop(csn_expert_cache *c, uint32_t i_slot) {

@@ -48,6 +48,7 @@ typedef struct csn_expert_cache {
     uint32_t *slot_of;      /* [experts] CSN_NO_SLOT = not in memory */
     csn_slot *slots;        /* [n_slots] */
     uint32_t n_slots, n_gone;
+    uint64_t n_used;  /* slots before this one had an expert at some time */
     uint32_t n_least; /* slots that stay */
     uint64_t slot_bytes;
     uint8_t *memory; /* [n_slots][slot_bytes], on a page border */

@@ -77,7 +77,7 @@ struct csn_experts {
     char io_text[256];
 
     pthread_mutex_t mutex; /* guards all below; taken alone, never held during a read or a check */
-    pthread_cond_t work;   /* for readers: blocks are there, or is_stopping */
+    pthread_cond_t work;   /* for readers and the populator: slots are asked for, or is_stopping */
     pthread_cond_t done;   /* for the caller: a slot is ready or failed */
     csn_expert_cache cache;
     csn_expert_list list;

@@ -57,9 +57,8 @@ void csn_experts_drop_queue(csn_experts *e, csn_expert_queue *q) {
 void csn_experts_wake(csn_experts *e) {
     if (e->uring != NULL) {
         csn_uring_wake(e->uring);
-    } else {
-        pthread_cond_broadcast(&e->work);
     }
+    pthread_cond_broadcast(&e->work);
 }
 
 bool csn_experts_is_reading(const csn_experts *e) {
