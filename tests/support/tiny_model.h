@@ -99,7 +99,7 @@ static inline void tiny_skill(struct tiny_writer *w, const char *id, const char 
     for (uint32_t k = 0; replaced != NULL && replaced[k] != NULL; k++) {
         for (uint32_t i = 0; i < n_backbone; i++) {
             if (strcmp(w->names[i], replaced[k]) == 0) {
-                char name[128];
+                char name[sizeof(w->names[0]) + 64];
                 const csn_shape *s = &w->t[i].shape;
                 snprintf(name, sizeof(name), "skill.%s.%s", id, w->names[i]);
                 tiny_add(w, name, s->dim[0], s->n_dims == 2 ? s->dim[1] : 0);
