@@ -46,10 +46,11 @@ static int run(const cli_args *args) {
             return rc;
         }
     }
-    cli_progress_init(&j.progress, "B", false);
+    cli_progress_init(&j.progress, "B", cli_has(args, "json"));
     caisson_status status = caisson_export(args->positional[0], target, &o, &err);
     cli_progress_end(&j.progress);
-    return status == CAISSON_OK ? CLI_OK : cli_fail(args, &err);
+    return status == CAISSON_OK ? cli_tell_done(args, "wrote", "output", target, "")
+                                : cli_fail(args, &err);
 }
 
 static const char *dtype_choice(unsigned i) {
@@ -85,7 +86,8 @@ const cli_command cli_cmd_export = {
     .positionals = "FILE",
     .min_args = 1,
     .max_args = 1,
-    .groups = {cli_rewrite_options, options, cli_shard_options, cli_common_options},
+    .groups = {cli_rewrite_options, options, cli_shard_options, cli_json_options,
+               cli_common_options},
     .details =
         "Makes the directory and writes model.safetensors (with --shard-max-size several, and "
         "their index; the size is that of the tensors), config.json, tokenizer.json and "

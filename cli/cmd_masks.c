@@ -179,8 +179,11 @@ static int make(const cli_args *args, const char *path, const char *name) {
         return cli_put_json(args, &w, &out, &err);
     }
     put(csn_str_from(name));
-    printf(": made, %.1f %% is off. What it costs is not known before caisson masks measure.\n",
-           (double)sparsity * 100);
+    printf(": made, %.1f %% of neurons and experts is off", (double)sparsity * 100);
+    if (o.head_sparsity > 0) {
+        printf(", and up to %.1f %% of each layer's heads", (double)o.head_sparsity * 100);
+    }
+    puts(". What it costs is not known before caisson masks measure.");
     return CLI_OK;
 }
 
@@ -241,7 +244,10 @@ static int measure(const cli_args *args, const char *path, const char *name) {
 
 static int remove_mask(const cli_args *args, const char *path, const char *name) {
     caisson_error err;
-    return caisson_mask_remove(path, name, &err) == CAISSON_OK ? CLI_OK : cli_fail(args, &err);
+    return caisson_mask_remove(path, name, &err) == CAISSON_OK
+               ? cli_tell_done(args, "removed", "removed", name,
+                               "; its bytes stay until caisson compact")
+               : cli_fail(args, &err);
 }
 
 static int run(const cli_args *args) {

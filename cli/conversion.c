@@ -33,6 +33,9 @@ typedef struct job {
     row *rows;
     size_t n, cap;
     bool out_of_memory;
+    char *first_file; /* of a .cmf that is whole, and what all its files take */
+    uint32_t n_files;
+    uint64_t n_bytes;
     caisson_score score, source_score; /* of --eval; n 0: not asked for */
 } job;
 
@@ -118,10 +121,19 @@ static double bits_of(const row *rows, size_t n) {
     return n_weights > 0 ? 8 * n_bytes / n_weights : 0;
 }
 
-/* Tensors of the finished file that an earlier, interrupted run had written. */
-static size_t n_done_before(const job *j, const char *target) {
+static void on_written(void *ctx, const char *path, uint32_t n_files, uint64_t n_bytes) {
+    job *j = ctx;
+    j->first_file = strdup(path);
+    j->out_of_memory |= j->first_file == NULL;
+    j->n_files = n_files;
+    j->n_bytes = n_bytes;
+}
+
+/* Tensors of the finished model that an earlier, interrupted run had written. */
+static size_t n_done_before(const job *j) {
     caisson_file *file;
-    if (caisson_file_open(target, NULL, &file, NULL) != CAISSON_OK) {
+    if (j->first_file == NULL ||
+        caisson_file_open(j->first_file, NULL, &file, NULL) != CAISSON_OK) {
         return 0;
     }
     size_t n = caisson_file_n_tensors(file);
@@ -129,13 +141,13 @@ static size_t n_done_before(const job *j, const char *target) {
     return n > j->n ? n - j->n : 0;
 }
 
-/* Bytes of a file, or of all files of a directory. */
-static uint64_t bytes_at(const char *path) {
+/* Bytes of what was written: all files of a .cmf, or of a directory. */
+static uint64_t bytes_written(const job *j, const char *target) {
     struct stat st;
-    DIR *dir = opendir(path);
+    DIR *dir = j->first_file == NULL ? opendir(target) : NULL;
     uint64_t n = 0;
     if (dir == NULL) {
-        return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
+        return j->n_bytes;
     }
     for (struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
         if (fstatat(dirfd(dir), e->d_name, &st, 0) == 0 && S_ISREG(st.st_mode)) {
@@ -148,14 +160,17 @@ static uint64_t bytes_at(const char *path) {
 
 static void print_summary(const job *j, FILE *out, const char *target, double seconds) {
     char size[32];
-    cli_bytes_text(bytes_at(target), size, sizeof(size));
+    cli_bytes_text(bytes_written(j, target), size, sizeof(size));
     size_t n_coarser = 0;
     for (size_t i = 0; i < j->n; i++) {
         n_coarser += j->rows[i].coarser;
     }
     fputs("wrote ", out);
     cli_put_printable(out, target, strlen(target));
-    size_t n_before = n_done_before(j, target);
+    size_t n_before = n_done_before(j);
+    if (j->n_files > 1) {
+        fprintf(out, " and %" PRIu32 " more file%s", j->n_files - 1, j->n_files > 2 ? "s" : "");
+    }
     fprintf(out, ": %zu tensors, %s, %.2f bits a weight, %.1f s\n", j->n + n_before, size,
             bits_of(j->rows, j->n), seconds);
     if (n_before > 0) {
@@ -248,7 +263,8 @@ static int print_json(const job *j, FILE *out, const char *target, double second
     csn_jw w = csn_jw_begin(&buf, &err);
     csn_jw_object(&w);
     csn_jw_put_str(&w, "file", csn_str_from(target));
-    csn_jw_put_u64(&w, "bytes", bytes_at(target));
+    csn_jw_put_u64(&w, "files", j->n_files > 0 ? j->n_files : 1);
+    csn_jw_put_u64(&w, "bytes", bytes_written(j, target));
     csn_jw_put_f64(&w, "seconds", seconds);
     csn_jw_put_f64(&w, "bits_per_weight", bits_of(j->rows, j->n));
     put_score(&w, j);
@@ -296,11 +312,12 @@ int cli_convert(const cli_args *args, const char *source, const char *target,
         .on_progress = on_progress,
         .on_tensor = on_tensor,
         .on_log = on_log,
+        .on_written = on_written,
         .ctx = &j,
     };
-    const char *result = target != NULL ? target : source;
     caisson_error err;
     caisson_status status = caisson_convert(source, target, &o, &err);
+    const char *result = j.first_file != NULL ? j.first_file : target != NULL ? target : source;
     double seconds = (double)(csn_now_ns() - t0) * 1e-9;
     cli_progress_end(&j.progress);
     int rc = CLI_OK;
@@ -331,6 +348,7 @@ int cli_convert(const cli_args *args, const char *source, const char *target,
         free(j.rows[i].source_name);
     }
     free(j.rows);
+    free(j.first_file);
     return rc;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "advice.h"
 #include "conversion.h"
 #include "memory.h"
 #include "term.h"
@@ -25,44 +26,6 @@ static void put_line(const cli_args *args, cli_style style, const char *kind, co
     fputc('\n', stderr);
 }
 
-static bool has_option(const cli_args *args, const char *name) {
-    for (size_t i = 0; i < args->n_options; i++) {
-        if (strcmp(args->options[i]->name, name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* What a person can do about it; NULL = the message says it all. */
-static const char *advice(const cli_args *args, const caisson_error *err) {
-    switch (err->code) {
-    case CAISSON_E_TEMPLATE:
-        return has_option(args, "raw") ? "With --raw the prompt goes without the chat template."
-                                       : NULL;
-    case CAISSON_E_UNSUPPORTED:
-        return has_option(args, "threads") && !has_option(args, "output")
-                   ? "caisson info FILE shows what is in the file and why it does not run."
-                   : NULL;
-    case CAISSON_E_HASH:
-    case CAISSON_E_BOUNDS:
-        return "The file is damaged or incomplete: copy or convert it again; caisson verify FILE "
-               "lists every fault.";
-    case CAISSON_E_MAGIC: return "This is not a .cmf file; caisson convert makes one.";
-    case CAISSON_E_VERSION:
-    case CAISSON_E_FEATURE: return "The file was made for a newer reader.";
-    case CAISSON_E_CONTEXT: return "Give a larger context with -c N, or a shorter text.";
-    case CAISSON_E_EXISTS:
-        return has_option(args, "force") ? "Give another name, or --force to replace it."
-                                         : "Give another name.";
-    case CAISSON_E_BUSY: return "Wait until it has finished, stop it, or give another name.";
-    case CAISSON_E_SIGNATURE:
-        return "Do not trust this file: get it again, with its .sig, from who signed it.";
-    case CAISSON_E_NOMEM: return "Try a smaller context (-c), or --cache-type-k q8_0.";
-    default: return NULL;
-    }
-}
-
 int cli_fail(const cli_args *args, const caisson_error *err) {
     if (err->code == CAISSON_E_CANCELLED && cli_interrupted()) {
         put_line(args, CLI_YELLOW, "", "interrupted");
@@ -70,9 +33,7 @@ int cli_fail(const cli_args *args, const caisson_error *err) {
     }
     char text[1200];
     put_line(args, CLI_RED, "error: ", caisson_error_format(err, text, sizeof(text)));
-    if (advice(args, err) != NULL) {
-        fprintf(stderr, "%s\n", advice(args, err));
-    }
+    cli_advise(args, err);
     return CLI_FAILED;
 }
 
@@ -163,7 +124,7 @@ static int tell_convert(const cli_args *args, const char *source, const char *ta
                   kind == CAISSON_KIND_GGUF ? "GGUF file" : "Hugging Face directory");
     fprintf(stderr, "Convert it first:\n  caisson convert %s -o %s --quant q8_row\n", quoted_source,
             quoted_target);
-    if (has_option(args, "convert")) {
+    if (cli_knows(args, "convert")) {
         fputs("or let this command do it with --convert.\n", stderr);
     }
     free(quoted_source);
@@ -469,6 +430,23 @@ int cli_put_json(const cli_args *args, csn_jw *w, csn_buf *out, caisson_error *e
     }
     csn_buf_free(out);
     return rc;
+}
+
+int cli_tell_done(const cli_args *args, const char *done, const char *key, const char *name,
+                  const char *behind) {
+    caisson_error err;
+    csn_buf out = CSN_BUF_INIT(1 << 20);
+    if (!cli_has(args, "json")) {
+        printf("%s ", done);
+        cli_put_printable(stdout, name, strlen(name));
+        printf("%s\n", behind);
+        return CLI_OK;
+    }
+    csn_jw w = csn_jw_begin(&out, &err);
+    csn_jw_object(&w);
+    csn_jw_put_str(&w, key, csn_str_from(name));
+    csn_jw_object_end(&w);
+    return cli_put_json(args, &w, &out, &err);
 }
 
 int cli_put_text(const cli_args *args, const caisson_text *text) {

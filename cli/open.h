@@ -64,6 +64,9 @@ int cli_read_text(const cli_args *args, const char *path, size_t max, char **ret
 
 /* Ends the writer over `out`, prints one line, frees the buffer. CLI_OK or the exit code. */
 int cli_put_json(const cli_args *args, csn_jw *w, csn_buf *out, caisson_error *err);
+/* "DONE NAME" and what is behind it, for people; {"KEY":"NAME"} with --json. */
+int cli_tell_done(const cli_args *args, const char *done, const char *key, const char *name,
+                  const char *behind);
 /* Standard output: the text as it is, or with --json as {"text": ...}. CLI_OK or the exit code. */
 int cli_put_text(const cli_args *args, const caisson_text *text);
 

@@ -26,6 +26,7 @@ typedef struct job {
 
 static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
     job *j = ctx;
+    j->progress.unit = strcmp(stage, "prompts") == 0 ? "prompts" : "B";
     cli_progress_show(&j->progress, stage, done, total);
     return !cli_interrupted();
 }
@@ -163,7 +164,10 @@ int cli_skill_remove(const cli_args *args, const char *path, const char *id) {
     if (id == NULL) {
         return cli_usage_error(args->command, "skill remove FILE ID");
     }
-    return caisson_skill_remove(path, id, &err) == CAISSON_OK ? CLI_OK : cli_fail(args, &err);
+    return caisson_skill_remove(path, id, &err) == CAISSON_OK
+               ? cli_tell_done(args, "removed", "removed", id,
+                               "; its bytes stay until caisson compact")
+               : cli_fail(args, &err);
 }
 
 static int print_quality(const cli_args *args, const caisson_skill_quality *q) {
@@ -266,11 +270,8 @@ static int write_file(const cli_args *args, const char *first, const char *secon
     caisson_status s = is_export ? caisson_skill_export(first, base, second, target, &o, &err)
                                  : caisson_skill_apply(first, second, target, &o, &err);
     cli_progress_end(&progress);
-    if (s != CAISSON_OK) {
-        return cli_fail(args, &err);
-    }
-    printf("wrote %s\n", target);
-    return CLI_OK;
+    return s == CAISSON_OK ? cli_tell_done(args, "wrote", "output", target, "")
+                           : cli_fail(args, &err);
 }
 
 int cli_skill_export(const cli_args *args, const char *path, const char *id) {

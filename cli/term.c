@@ -162,14 +162,17 @@ void cli_progress_show(cli_progress *p, const char *stage, uint64_t done, uint64
         snprintf(p->stage, sizeof(p->stage), "%s", stage);
         p->start_ns = now;
         p->first = done;
+        p->is_told = false;
         p->last_ns = p->is_bar ? 0 : now;
     }
     uint64_t every = p->is_bar ? bar_every_ns : line_every_ns;
-    if (p->quiet || total == 0 || (now - p->last_ns < every && done < total) ||
+    if (p->quiet || total == 0 || (!p->is_bar && p->is_told) ||
+        (now - p->last_ns < every && done < total) ||
         (!p->is_bar && now - p->start_ns < line_every_ns)) {
         return;
     }
     p->last_ns = now;
+    p->is_told = done >= total;
     char a[32], b[32], eta[48] = "";
     amount_text(p, done, a, sizeof(a));
     amount_text(p, total, b, sizeof(b));

@@ -37,7 +37,8 @@ void cli_interrupts_kill(bool kill);
 typedef struct cli_progress {
     const char *unit; /* "B": bytes are shown as MB; else the unit's word */
     bool is_bar, quiet;
-    bool drawn; /* a bar stands on the last line */
+    bool drawn;   /* a bar stands on the last line */
+    bool is_told; /* the end of the stage was */
     uint64_t start_ns, last_ns;
     uint64_t first; /* `done` at the start: what was already there is not speed */
     char stage[48];

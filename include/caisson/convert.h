@@ -70,6 +70,9 @@ typedef struct caisson_convert_options {
      * "experts": of all experts of a layer, a projection by itself; "layers": of a projection in
      * all layers. A loud tensor then gets more bits than a quiet one; the source is read twice. */
     const char *bits_over;
+    /* Told when a .cmf is whole: its file, or the first of its shards, how many there are, and what
+     * they take. */
+    void (*on_written)(void *ctx, const char *path, uint32_t n_files, uint64_t n_bytes);
 } caisson_convert_options;
 
 /* target NULL: source is a .cmf file, or any shard, and is changed in its place: new payloads go

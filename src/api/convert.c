@@ -41,6 +41,7 @@ static caisson_status find_bits_over(const char *name, csn_bits_over *ret, caiss
 
 typedef struct bridge {
     const caisson_convert_options *o;
+    uint32_t n_files; /* 0: it is no .cmf */
 } bridge;
 
 static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
@@ -85,6 +86,33 @@ static void on_tensor(void *ctx, const csn_convert_report *r) {
     o->on_tensor(o->ctx, &report);
 }
 
+static void on_files(void *ctx, uint32_t n) {
+    ((bridge *)ctx)->n_files = n;
+}
+
+/* What was written is told as our reader finds it. */
+static caisson_status tell_written(const bridge *b, const char *source, const char *target,
+                                   caisson_error *err) {
+    csn_buf path = CSN_BUF_INIT(1 << 16);
+    csn_cmf *c = NULL;
+    caisson_status status = target == NULL
+                                ? csn_buf_str(&path, csn_str_from(source), err)
+                                : csn_cmf_set_file_name(target, 0, b->n_files, &path, err);
+    if (status == CAISSON_OK) {
+        status = csn_cmf_open_model(csn_fs_os(), path.ptr, NULL, NULL, &c, err);
+    }
+    if (status == CAISSON_OK) {
+        uint64_t n = 0;
+        for (uint32_t i = 0; i < c->n_files; i++) {
+            n += csn_cmf_file_of(c, i)->envelope.file_bytes;
+        }
+        b->o->on_written(b->o->ctx, path.ptr, c->n_files, n);
+    }
+    csn_cmf_close(c);
+    csn_buf_free(&path);
+    return status;
+}
+
 static caisson_status make_rules(const caisson_convert_options *o, csn_arena *arena,
                                  csn_convert_rule **ret, caisson_error *err) {
     CSN_TRY(CSN_ARENA_NEW(arena, o->n_rules + 1, ret, err));
@@ -109,7 +137,7 @@ caisson_status caisson_convert(const char *source, const char *target,
     CSN_API_NEED(o.mean_bits == 0 || (o.mean_bits >= 3 && o.mean_bits <= 8), err,
                  "mean_bits must be 0 or within 3 and 8");
     CSN_API_NEED(o.outliers <= 0.25, err, "outliers must be 0.25 at most");
-    bridge b = {&o};
+    bridge b = {.o = &o};
     csn_progress progress = {on_progress, &b};
     csn_log log = {o.on_log != NULL ? on_log : NULL, &b, CSN_LOG_INFO};
     csn_convert_options co = {
@@ -125,6 +153,7 @@ caisson_status caisson_convert(const char *source, const char *target,
         .progress = &progress,
         .log = &log,
         .on_tensor = o.on_tensor != NULL ? on_tensor : NULL,
+        .on_files = on_files,
         .ctx = &b,
     };
     bool wants_warp = target != NULL && csn_convert_wants_warp(target);
@@ -157,6 +186,9 @@ caisson_status caisson_convert(const char *source, const char *target,
     if (status == CAISSON_OK) {
         co.rules = rules;
         status = csn_convert(csn_fs_os(), source, target, &co, err);
+    }
+    if (status == CAISSON_OK && o.on_written != NULL && !wants_warp) {
+        status = tell_written(&b, source, target, err);
     }
     if (status != CAISSON_OK) {
         csn_error_file(err, source);

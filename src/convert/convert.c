@@ -279,14 +279,18 @@ static void begin_progress(job *j, uint32_t n_done) {
     }
 }
 
-static void tell_resumed(job *j, uint32_t n_done) {
+static void tell_begun(job *j, uint32_t n_done) {
     for (uint32_t i = 0; i < j->plan.n; i++) {
         if (csn_cmf_set_dtype(j->set, i) != j->plan.items[i].to) {
             keep_f32(j, &j->plan.items[i]); /* found out by the run that was stopped */
         }
     }
-    if (csn_cmf_set_n_files(j->set) > 1) {
-        CSN_INFO(j->o->log, "writing %u shards", csn_cmf_set_n_files(j->set));
+    uint32_t n_files = csn_cmf_set_n_files(j->set);
+    if (n_files > 1) {
+        CSN_INFO(j->o->log, "writing %u shards", n_files);
+    }
+    if (j->o->on_files != NULL) {
+        j->o->on_files(j->o->ctx, n_files);
     }
     if (n_done > 0) {
         CSN_INFO(j->o->log, "resuming behind %u of %u tensors", n_done, j->plan.n);
@@ -319,7 +323,7 @@ static caisson_status run(job *j) {
         return status;
     }
     begin_progress(j, n_done);
-    tell_resumed(j, n_done);
+    tell_begun(j, n_done);
     status = put_tensors(j, n_done);
     if (status == CAISSON_OK) {
         status = check_target(j); /* another conversion may have made it meanwhile */

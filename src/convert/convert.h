@@ -53,6 +53,7 @@ typedef struct csn_convert_options {
     const csn_progress *progress;       /* bytes of source read */
     const csn_log *log;
     void (*on_tensor)(void *ctx, const csn_convert_report *report); /* or NULL */
+    void (*on_files)(void *ctx, uint32_t n); /* how many a .cmf will be; or NULL */
     void *ctx;
 } csn_convert_options;
 

@@ -79,12 +79,23 @@ class Rewrite(tool.Case):
         self.ok("compact", shards[1], "-o", self.path("all.cmf"))
         self.assertNotIn("shards", self.ok("info", self.path("all.cmf"), "--json").json["container"])
 
+    def test_compact_drops_no_file_that_is_joined_to_another(self):
+        _, shards = self.split()
+        joined = self.path("all.cmf")
+        with open(joined, "wb") as f:
+            f.write(b"".join(tool.read(s) for s in shards))
+        before = tool.read(joined)
+        self.assertIn("another file is joined", self.fails(FAILED, "compact", joined).err)
+        self.assertEqual(tool.read(joined), before)
+
     def test_a_missing_shard_is_named(self):
         _, shards = self.split()
         os.unlink(shards[1])
         for command in (("info", shards[0]), ("run", shards[0], "a"),
                         ("merge", shards[2], "-o", self.path("m.cmf"))):
-            self.assertIn(os.path.basename(shards[1]), self.fails(FAILED, *command).err)
+            r = self.fails(FAILED, *command)
+            self.assertIn(os.path.basename(shards[1]), r.err)
+            self.assertIn("lie in one folder", r.err)  # and what to do about it
         r = self.ok("verify", shards[0], "--json").json[0]  # alone it is valid
         self.assertTrue(r["valid"])
         self.assertIn(os.path.basename(shards[1]), r["notes"][0]["message"])
@@ -93,10 +104,12 @@ class Rewrite(tool.Case):
         source = make_hf(self.path("hf"))
         one, cut = self.path("one.cmf"), self.path("cut.cmf")
         self.ok("convert", source, "-o", one)
-        self.ok("convert", source, "-o", cut, "--shard-max-size", "40K")
+        r = self.ok("convert", source, "-o", cut, "--shard-max-size", "40K")
         self.assertFalse(os.path.exists(cut))
         shards = sorted(glob.glob(self.path("cut-*.cmf")))
         self.assertGreater(len(shards), 1)
+        self.assertIn("%s and %d more file" % (shards[0], len(shards) - 1), r.out)
+        self.assertIn(shards[0], self.fails(FAILED, "info", cut).err)  # what he may have meant
         self.ok("merge", shards[0], "-o", self.path("m.cmf"))
         listed = [[t[k] for k in ("name", "dtype", "shape", "hash")]
                   for t in self.ok("tensor", one, "--json").json]
@@ -169,10 +182,17 @@ class Rewrite(tool.Case):
     def test_quantize_cuts_into_shards(self):
         one, cut = self.path("one.cmf"), self.path("cut.cmf")
         self.ok("quantize", TINY, "-o", one, "--quant", "q8_row")
-        self.ok("quantize", TINY, "-o", cut, "--quant", "q8_row", "--shard-max-size", "40K")
+        text = self.path("text")
+        with open(text, "w") as f:
+            f.write("a small text that a small model reads, again and again. " * 8)
+        r = self.ok("quantize", TINY, "-o", cut, "--quant", "q8_row", "--shard-max-size", "40K", "--eval",
+                    text, "--json").json
         shards = sorted(glob.glob(self.path("cut-*.cmf")))
         self.assertGreater(len(shards), 1)
         self.assertTrue(all(os.path.getsize(s) <= 40000 for s in shards))
+        self.assertEqual((r["file"], r["files"], r["bytes"]),
+                         (shards[0], len(shards), sum(map(os.path.getsize, shards))))
+        self.assertGreater(r["eval"]["n_tokens"], 0)
         self.assertEqual(tool.run("diff", one, shards[1]).rc, 0)
         again = self.path("again.cmf")  # shards in, shards out
         self.ok("quantize", shards[0], "-o", again, "--quant", "q4_block", "--shard-max-size", "30K")

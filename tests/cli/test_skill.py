@@ -389,7 +389,7 @@ class Add(Tuned):
         before = self.ok("eval", self.base, *self.IDS).json
         self.ok("skill", "add", self.base, "--id", "s", "--from", self.donor)
         self.ok("skill", "add", self.base, "--id", "t", "--from", self.donor, "--tensors", "ffn")
-        self.ok("skill", "remove", self.base, "s")
+        self.assertEqual(self.ok("skill", "remove", self.base, "s", "--json").json, {"removed": "s"})
         self.assertEqual([s["id"] for s in self.ok("skill", "list", self.base, "--json").json], ["t"])
         self.assertEqual(len(self.tensors()), 1)
         self.ok("skill", "remove", self.base, "t")
@@ -418,7 +418,10 @@ class Add(Tuned):
         add = ("skill", "add", self.base, "--from")
         self.ok(*add, self.donor, "--id", "s")
         before = tool.read(self.base)
-        self.assertIn("of this id", self.fails(FAILED, *add, self.donor, "--id", "s").err)
+        r = self.fails(FAILED, *add, self.donor, "--id", "s")
+        self.assertIn("of this id", r.err)
+        self.assertIn("skill remove", r.err)
+        self.assertNotIn("--force", r.err)  # that is another thing here
         for bad in ("", "a.b", "a/b", "x" * 65, "\u00e9"):
             self.assertIn("A-Z", self.fails(FAILED, *add, self.donor, "--id", bad).err)
         self.assertIn("differs enough", self.fails(FAILED, *add, self.path("hf"), "--id", "t").err)
@@ -472,6 +475,7 @@ class Cut(Tuned):
         self.convert(self.path("hf"), other, "q4_block")
         r = self.fails(FAILED, "skill", "apply", other, self.skill, "-o", out)
         self.assertIn("another base", r.err)
+        self.assertIn("--force takes this one", r.err)
         self.assertFalse(os.path.exists(out))
         self.ok("skill", "apply", other, self.skill, "-o", out, "--force")
         self.ok("verify", out)
@@ -528,8 +532,8 @@ class Cut(Tuned):
         self.fails(USAGE, "skill", "export", self.specialist, "s")
         self.fails(USAGE, "skill", "apply", self.base, "-o", self.path("x"))
         self.cut()
-        self.assertIn("exists", self.fails(FAILED, "skill", "export", self.specialist, "s", "--base",
-                                           self.base, "-o", self.skill).err)
+        self.assertIn("--overwrite", self.fails(FAILED, "skill", "export", self.specialist, "s", "--base",
+                                                self.base, "-o", self.skill).err)
         self.cut("--overwrite")
 
 

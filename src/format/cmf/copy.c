@@ -8,6 +8,7 @@
 #include "caisson/limits.h"
 #include "base/hash64.h"
 #include "format/cmf/layout.h"
+#include "format/cmf/shards.h"
 
 typedef struct job {
     csn_cmf *source;
@@ -111,6 +112,9 @@ static caisson_status run(job *j, csn_fs *fs, const char *path, uint32_t *ret_n_
                           caisson_error *err) {
     csn_cmf_set *set = NULL;
     uint32_t n_done = 0;
+    if (j->o->keeps_shard) { /* it replaces the source, and would drop the other file */
+        CSN_TRY(csn_cmf_check_joined(j->source, err));
+    }
     CSN_TRY(read_head(j, err));
     CSN_TRY(open_set(j, fs, path, &set, &n_done, err));
     caisson_status status = copy(j, set, n_done, err);

@@ -66,8 +66,7 @@ static caisson_status check_block(const csn_cmf *c, uint32_t no, uint32_t count,
     return CAISSON_OK;
 }
 
-/* Another file's envelope right behind the last byte that is in use. */
-static caisson_status check_concatenated(const csn_cmf *c, caisson_error *err) {
+caisson_status csn_cmf_check_joined(const csn_cmf *c, caisson_error *err) {
     const csn_cmf_envelope *e = &c->envelope;
     uint64_t used = 0;
     char magic[4];
@@ -81,8 +80,8 @@ static caisson_status check_concatenated(const csn_cmf *c, caisson_error *err) {
     CSN_TRY(csn_file_read_at(c->file, used, magic, sizeof(magic), err));
     if (memcmp(magic, "CMF\x01", sizeof(magic)) == 0) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .file = c->file->path, .section = "file",
-                        CSN_RANGE(used, e->file_bytes - used),
-                        .what = "another file is joined to this shard",
+                        .tensor = CSN_STR("shard"), CSN_RANGE(used, e->file_bytes - used),
+                        .what = "another file is joined to this one",
                         CSN_VALUES(used, e->file_bytes));
     }
     return CAISSON_OK;
@@ -145,7 +144,8 @@ static caisson_status open_sibling(set *s, const csn_cmf_shard_place *p, uint32_
                                    caisson_error *err) {
     CSN_TRY(csn_cmf_shard_path(p->base, no, p->count, &s->path, err));
     if (!s->fs->ops->exists(s->fs, s->path.ptr)) {
-        return CSN_FAIL(err, CAISSON_E_IO, .file = s->path.ptr, .sys_errno = ENOENT,
+        return CSN_FAIL(err, CAISSON_E_IO, .file = s->path.ptr, .section = "file",
+                        .tensor = CSN_STR("shard"), .sys_errno = ENOENT,
                         .what = "a shard of the model is missing");
     }
     return open_one(s, s->path.ptr, &s->files[no - 1], err);
@@ -157,7 +157,7 @@ static caisson_status open_set(set *s, const csn_cmf_shard_place *p, caisson_err
         if (no != p->no) {
             CSN_TRY(open_sibling(s, p, no, err));
             CSN_TRY(check_block(s->files[no - 1], no, p->count, err));
-            CSN_TRY(check_concatenated(s->files[no - 1], err));
+            CSN_TRY(csn_cmf_check_joined(s->files[no - 1], err));
         }
     }
     for (uint32_t i = 1; i < p->count; i++) {
@@ -222,7 +222,7 @@ static caisson_status find_place(const csn_cmf *c, const char *path, csn_cmf_sha
     char want[48];
     bool is_named = csn_cmf_shard_name(csn_str_from(path), p);
     if (c->has_shard_block) {
-        CSN_TRY(check_concatenated(c, err));
+        CSN_TRY(csn_cmf_check_joined(c, err));
     }
     *ret_is_alone =
         c->has_shard_block ? c->shard_no == 1 && c->n_shards == 1 : !is_named || p->count <= 1;

@@ -17,5 +17,7 @@ bool csn_cmf_shard_name(csn_str path, csn_cmf_shard_place *ret);
 /* The other way round; *ret holds nothing else. */
 caisson_status csn_cmf_shard_path(csn_str base, uint32_t no, uint32_t count, csn_buf *ret,
                                   caisson_error *err);
+/* PARSE when another file's envelope lies right behind the last byte that is in use. */
+caisson_status csn_cmf_check_joined(const csn_cmf *c, caisson_error *err);
 
 #endif

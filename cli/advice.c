@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "advice.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "term.h"
+
+/* Of a skill file that is laid over a model which it was not cut from. */
+static bool is_of_another_base(const cli_args *args, const caisson_error *err) {
+    return strcmp(err->section, "envelope") == 0 && cli_knows(args, "base");
+}
+
+static const char *exists(const cli_args *args, const caisson_error *err) {
+    if (!cli_knows(args, "overwrite")) {
+        return cli_knows(args, "force") ? "Give another name, or --force to replace it."
+                                        : "Give another name.";
+    }
+    return err->tensor[0] == '\0' ? "Give another name, or --overwrite to replace it."
+                                  : "Give another id, or caisson skill remove the old one.";
+}
+
+static const char *advice(const cli_args *args, const caisson_error *err) {
+    if (strcmp(err->tensor, "shard") == 0) {
+        return "All shards of a model lie in one folder, each under the name that it was made "
+               "with: put it there, give it its name back, or get it again.";
+    }
+    switch (err->code) {
+    case CAISSON_E_TEMPLATE:
+        return cli_knows(args, "raw") ? "With --raw the prompt goes without the chat template."
+                                      : NULL;
+    case CAISSON_E_UNSUPPORTED:
+        return cli_knows(args, "threads") && !cli_knows(args, "output")
+                   ? "caisson info FILE shows what is in the file and why it does not run."
+                   : NULL;
+    case CAISSON_E_HASH:
+    case CAISSON_E_BOUNDS:
+        return is_of_another_base(args, err)
+                   ? "Apply it to the base that it was cut from; --force takes this one all the "
+                     "same, and notes it in the result."
+                   : "The file is damaged or incomplete: copy or convert it again; caisson verify "
+                     "FILE lists every fault.";
+    case CAISSON_E_MAGIC: return "This is not a .cmf file; caisson convert makes one.";
+    case CAISSON_E_VERSION:
+    case CAISSON_E_FEATURE: return "The file was made for a newer reader.";
+    case CAISSON_E_CONTEXT: return "Give a larger context with -c N, or a shorter text.";
+    case CAISSON_E_EXISTS: return exists(args, err);
+    case CAISSON_E_BUSY: return "Wait until it has finished, stop it, or give another name.";
+    case CAISSON_E_SIGNATURE:
+        return "Do not trust this file: get it again, with its .sig, from who signed it.";
+    case CAISSON_E_NOMEM: return "Try a smaller context (-c), or --cache-type-k q8_0.";
+    default: return NULL;
+    }
+}
+
+/* ---- "s.cmf" was asked for, and there is "s-00001-of-00003.cmf" ---- */
+
+typedef struct search {
+    csn_str base; /* "s" */
+    char found[256];
+} search;
+
+static void look_at(void *ctx, csn_str name) {
+    static const char end[] = "-00001-of-00000.cmf";
+    search *s = ctx;
+    csn_str rest = csn_str_make(name.ptr + s->base.len, name.len - s->base.len);
+    if (csn_str_starts(name, s->base) && rest.len == sizeof(end) - 1 &&
+        csn_str_starts(rest, CSN_STR("-00001-of-")) && csn_str_ends(rest, CSN_STR(".cmf"))) {
+        snprintf(s->found, sizeof(s->found), "%.*s", CSN_STR_ARGS(name));
+    }
+}
+
+static void advise_shards(const char *path) {
+    const char *slash = strrchr(path, '/');
+    csn_str name = csn_str_from(slash != NULL ? slash + 1 : path);
+    char dir[256] = ".";
+    caisson_error ignored; /* of advice */
+    if (!csn_str_ends(name, CSN_STR(".cmf"))) {
+        return;
+    }
+    search s = {.base = csn_str_make(name.ptr, name.len - 4)};
+    if (slash != NULL) {
+        snprintf(dir, sizeof(dir), "%.*s", (int)(slash - path + 1), path);
+    }
+    (void)csn_fs_os()->ops->list(csn_fs_os(), dir, look_at, &s, &ignored);
+    if (s.found[0] != '\0') {
+        fputs("The model is there in shards: give the name of one of them, such as ", stderr);
+        cli_put_printable(stderr, path, slash != NULL ? (size_t)(slash - path + 1) : 0);
+        cli_put_printable(stderr, s.found, strlen(s.found));
+        fputs(".\n", stderr);
+    }
+}
+
+void cli_advise(const cli_args *args, const caisson_error *err) {
+    const char *line = advice(args, err);
+    if (line != NULL) {
+        fprintf(stderr, "%s\n", line);
+    } else if (err->code == CAISSON_E_IO && err->sys_errno == ENOENT) {
+        advise_shards(err->file);
+    }
+}
