@@ -32,6 +32,10 @@ static const char *advice(const cli_args *args, const caisson_error *err) {
         return cli_knows(args, "raw") ? "With --raw the prompt goes without the chat template."
                                       : NULL;
     case CAISSON_E_UNSUPPORTED:
+        if (strcmp(err->section, "envelope") == 0) { /* CMF 9.1 */
+            return "caisson skill apply BASE SKILL.cmf -o OUT.cmf lays it over its base: that is a "
+                   "model.";
+        }
         return cli_knows(args, "threads") && !cli_knows(args, "output")
                    ? "caisson info FILE shows what is in the file and why it does not run."
                    : NULL;

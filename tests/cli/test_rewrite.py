@@ -3,9 +3,11 @@
 """compact, merge, split, requant, convert --shard-max-size, and commands over sharded models."""
 import fcntl
 import glob
+import json
 import os
 import shutil
 import stat
+import struct
 
 import tool
 from test_convert import make_hf
@@ -62,6 +64,13 @@ class Rewrite(tool.Case):
         for shard in shards:
             self.assertLessEqual(os.path.getsize(shard), 60000)
             self.assertTrue(self.ok("verify", shard, "--json").json[0]["valid"])
+        for shard in shards[1:]:  # what belongs to the model as a whole is in the first (CMF 10)
+            blob = tool.read(shard)
+            at, n = struct.unpack_from("<QQ", blob, 0x10)
+            head = json.loads(blob[at:at + n])
+            self.assertIsNone(head["tokenizer_config"])
+            self.assertEqual(head.get("skills", []), [])
+            self.assertEqual(struct.unpack_from("<QQQQQQ", blob, 0x40), (0,) * 6)
         answer = self.ok("run", TINY, "a", "-n", 4, "--temp", 0).out
         self.assertEqual(self.ok("run", shards[1], "a", "-n", 4, "--temp", 0).out, answer)
         info = self.ok("info", shards[-1], "--json").json["container"]

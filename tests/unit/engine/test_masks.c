@@ -352,6 +352,22 @@ static void rows_of_a_looped_model_are_per_visit(void **state) {
     csn_model_free(m);
 }
 
+/* One row a layer, which holds on every pass (facts 18.16). */
+static void heads_and_experts_of_a_looped_model_are_off_on_every_pass(void **state) {
+    (void)state;
+    all_on();
+    heads[0] = 0x2d; /* as above */
+    heads[1] = 0x38;
+    heads[2] = 0x00;
+    check_equal(&(tiny_options){.change = loop3},
+                &(tiny_options){.change = loop3, .edit = zero_head_columns});
+    all_on();
+    mask.experts = experts;
+    memset(experts, 0x07, sizeof(experts));
+    check_equal(&(tiny_options){.change = loop3, .n_experts = 5},
+                &(tiny_options){.change = loop3, .n_experts = 3});
+}
+
 static void everything_on_is_no_mask(void **state) {
     (void)state;
     caisson_error err = {0};
@@ -390,6 +406,7 @@ int main(void) {
         cmocka_unit_test(a_layer_that_is_off_adds_nothing),
         cmocka_unit_test(experts_that_are_off_do_not_exist),
         cmocka_unit_test(rows_of_a_looped_model_are_per_visit),
+        cmocka_unit_test(heads_and_experts_of_a_looped_model_are_off_on_every_pass),
         cmocka_unit_test(everything_on_is_no_mask),
         cmocka_unit_test(masks_that_do_not_fit_are_refused),
     };
