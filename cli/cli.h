@@ -48,7 +48,7 @@ typedef struct cli_value {
 
 #define CLI_SIGNING_KEY "caisson-signing.key" /* the secret key, unless another is named */
 
-enum { CLI_MAX_GROUPS = 12, CLI_MAX_OPTIONS = 80 };
+enum { CLI_MAX_GROUPS = 16, CLI_MAX_OPTIONS = 80 };
 
 struct cli_args;
 
@@ -104,12 +104,15 @@ extern const cli_option cli_common_options[];    /* --help */
 extern const cli_option cli_json_options[];      /* --json */
 extern const cli_option cli_verify_options[];    /* --verify */
 extern const cli_option cli_signature_options[]; /* --require-signature */
-extern const cli_option cli_model_options[];     /* -t -c -ub --compute --cache-type-k/-v --no-mmap
-                                                    --convert */
+extern const cli_option cli_thread_options[];    /* --threads */
+extern const cli_option cli_kv_options[];        /* --cache-type-k/-v */
+extern const cli_option cli_model_options[];     /* -c -ub --compute --skill --task */
 extern const cli_option cli_file_options[];      /* --no-mmap */
 extern const cli_option cli_text_options[];      /* --convert */
 extern const cli_option cli_sampling_options[];  /* --temp ... --seed */
-const char *cli_kv_choice(unsigned i);           /* how keys and values are kept */
-const char *cli_quant_choice(unsigned i);        /* the types that convert writes */
+/* Of a command that runs a model. */
+#define CLI_MODEL_GROUPS                                                                           \
+    cli_thread_options, cli_model_options, cli_kv_options, cli_file_options, cli_text_options
+const char *cli_quant_choice(unsigned i); /* the types that convert writes */
 
 #endif

@@ -206,7 +206,7 @@ const cli_command cli_cmd_bench = {
     .positionals = "MODEL",
     .min_args = 1,
     .max_args = 1,
-    .groups = {options, cli_model_options, cli_memory_options, cli_signature_options,
+    .groups = {options, CLI_MODEL_GROUPS, cli_memory_options, cli_signature_options,
                cli_verify_options, cli_json_options, cli_common_options},
     .details =
         "Random tokens (always the same), an empty context for each pass; pp is a prompt "

@@ -482,7 +482,7 @@ const cli_command cli_cmd_chat = {
     .positionals = "MODEL",
     .min_args = 1,
     .max_args = 1,
-    .groups = {options, cli_sampling_options, cli_model_options, cli_memory_options,
+    .groups = {options, cli_sampling_options, CLI_MODEL_GROUPS, cli_memory_options,
                cli_signature_options, cli_verify_options, cli_common_options},
     .details =
         "Lines are edited as in a shell, with history. Ctrl-C stops an answer, at the prompt "

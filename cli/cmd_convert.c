@@ -78,8 +78,8 @@ const cli_command cli_cmd_convert = {
     .positionals = "SOURCE -o OUT.cmf",
     .min_args = 1,
     .max_args = 1,
-    .groups = {options, target_options, cli_conversion_options, cli_shard_options, cli_json_options,
-               cli_common_options},
+    .groups = {options, target_options, cli_conversion_options, cli_thread_options,
+               cli_shard_options, cli_json_options, cli_common_options},
     .details =
         "SOURCE is a GGUF file (of a split one any part), a directory with config.json and "
         "safetensors files, a .cmf file, or a WARP directory; its content decides, not its name. "

@@ -14,10 +14,6 @@ enum {
     N_SHOWN = 20
 };
 
-static void put(csn_str s) {
-    cli_put_printable(stdout, s.ptr, s.len);
-}
-
 /* A value in one line, cut where it gets long. */
 static void put_value(const csn_jval *v) {
     enum { MOST = 60 };
@@ -26,7 +22,7 @@ static void put_value(const csn_jval *v) {
     csn_jw w = csn_jw_begin(&out, &err);
     csn_jw_value(&w, v);
     if (csn_jw_end(&w) == CAISSON_OK) {
-        put(csn_str_make(out.ptr, out.len < MOST ? out.len : MOST));
+        cli_put(csn_str_make(out.ptr, out.len < MOST ? out.len : MOST));
         fputs(out.len > MOST ? "..." : "", stdout);
     }
     csn_buf_free(&out);
@@ -35,7 +31,7 @@ static void put_value(const csn_jval *v) {
 static void print_header(const csn_jval *list) {
     for (csn_jiter it = csn_jval_iter(list); csn_jiter_next(&it);) {
         fputs("header   ", stdout);
-        put(csn_jval_text_of(it.value, "key"));
+        cli_put(csn_jval_text_of(it.value, "key"));
         fputs(": ", stdout);
         put_value(csn_jval_get(it.value, "a"));
         fputs(" -> ", stdout);
@@ -47,14 +43,14 @@ static void print_header(const csn_jval *list) {
 static void print_sections(const csn_jval *list) {
     for (csn_jiter it = csn_jval_iter(list); csn_jiter_next(&it);) {
         fputs("section  ", stdout);
-        put(csn_jval_text_of(it.value, "name"));
+        cli_put(csn_jval_text_of(it.value, "name"));
         printf(": %" PRIu64 " bytes -> %" PRIu64 " bytes\n",
                csn_jval_number_of(it.value, "bytes_a"), csn_jval_number_of(it.value, "bytes_b"));
     }
 }
 
 static void print_side(const csn_jval *side) {
-    put(csn_jval_text_of(side, "dtype"));
+    cli_put(csn_jval_text_of(side, "dtype"));
     putchar(' ');
     for (csn_jiter it = csn_jval_iter(csn_jval_get(side, "shape")); csn_jiter_next(&it);) {
         uint64_t n = 0;
@@ -65,7 +61,7 @@ static void print_side(const csn_jval *side) {
 
 static void print_changed(const csn_jval *t) {
     fputs("changed  ", stdout);
-    put(csn_jval_text_of(t, "name"));
+    cli_put(csn_jval_text_of(t, "name"));
     fputs(": ", stdout);
     print_side(csn_jval_get(t, "a"));
     fputs(" -> ", stdout);
@@ -89,7 +85,7 @@ static void print_only(const csn_jval *list, const char *label) {
         }
         (void)csn_jval_str(it.value, &name);
         printf("%s  ", label);
-        put(name);
+        cli_put(name);
         putchar('\n');
     }
 }

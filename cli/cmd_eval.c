@@ -314,7 +314,7 @@ const cli_command cli_cmd_eval = {
     .positionals = "MODEL --tokens IDS",
     .min_args = 1,
     .max_args = 1,
-    .groups = {options, cli_model_options, cli_memory_options, cli_signature_options,
+    .groups = {options, CLI_MODEL_GROUPS, cli_memory_options, cli_signature_options,
                cli_verify_options, cli_json_options, cli_common_options},
     .details = "JSON: {\"n_vocab\":V, \"positions\":[{\"i\":2, \"argmax\":A, \"top\":[{\"id\":A,"
                "\"logit\":1.5}]}], \"generated\":[...]}",

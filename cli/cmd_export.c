@@ -69,14 +69,6 @@ static const cli_option options[] = {
      .kind = CLI_TEXT,
      .value = "ID",
      .help = "The tensors of this skill in place of the backbone's"},
-    {.name = "threads",
-     .short_name = "t",
-     .kind = CLI_INT,
-     .value = "N",
-     .min = 1,
-     .max = 1024,
-     .help = "Threads",
-     .by_default = "all CPUs"},
     {0},
 };
 
@@ -86,8 +78,8 @@ const cli_command cli_cmd_export = {
     .positionals = "FILE",
     .min_args = 1,
     .max_args = 1,
-    .groups = {cli_rewrite_options, options, cli_shard_options, cli_json_options,
-               cli_common_options},
+    .groups = {cli_rewrite_options, options, cli_thread_options, cli_shard_options,
+               cli_json_options, cli_common_options},
     .details =
         "Makes the directory and writes model.safetensors (with --shard-max-size several, and "
         "their index; the size is that of the tensors), config.json, tokenizer.json and "

@@ -11,24 +11,20 @@
 #include "score.h"
 #include "term.h"
 
-enum { MAX_JSON = 256 << 20, MAX_INPUT = 1 << 28 };
-
-static void put(csn_str s) {
-    cli_put_printable(stdout, s.ptr, s.len);
-}
+enum { MAX_INPUT = 1 << 28 };
 
 static void print_line(const csn_jval *mask, csn_str default_task) {
     const csn_jval *quality = csn_jval_get(mask, "quality");
     csn_str name = csn_jval_text_of(mask, "name");
     putchar(csn_str_eq(name, default_task) ? '*' : ' ');
     putchar(' ');
-    put(name);
+    cli_put(name);
     printf("  %" PRIu64 "  ", csn_jval_number_of(mask, "task_id"));
-    put(csn_jval_text_of(mask, "priority"));
+    cli_put(csn_jval_text_of(mask, "priority"));
     printf("  sparsity %.1f %%  quality ", csn_jval_real_of(mask, "sparsity") * 100);
     double value = 0;
     if (csn_jval_f64(csn_jval_get(quality, "value"), &value)) {
-        put(csn_jval_text_of(quality, "metric"));
+        cli_put(csn_jval_text_of(quality, "metric"));
         printf(" %.4g", value);
     } else {
         fputs("not measured", stdout);
@@ -36,7 +32,7 @@ static void print_line(const csn_jval *mask, csn_str default_task) {
     csn_str description = csn_jval_text_of(mask, "description");
     if (description.len > 0) {
         fputs("  ", stdout);
-        put(description);
+        cli_put(description);
     }
     putchar('\n');
 }
@@ -62,17 +58,9 @@ static void print_layers(const csn_jval *mask) {
     }
 }
 
-static int print_json(const cli_args *args, const csn_jval *value) {
-    caisson_error err;
-    csn_buf out = CSN_BUF_INIT(MAX_JSON);
-    csn_jw w = csn_jw_begin(&out, &err);
-    csn_jw_value(&w, value);
-    return cli_put_json(args, &w, &out, &err);
-}
-
 static int list(const cli_args *args, const csn_jval *all) {
     if (cli_has(args, "json")) {
-        return print_json(args, all);
+        return cli_put_jval(args, all);
     }
     const csn_jval *masks = csn_jval_get(all, "masks");
     if (csn_jval_len(masks) == 0) {
@@ -91,7 +79,7 @@ static int show(const cli_args *args, const csn_jval *all, const char *name) {
             continue;
         }
         if (cli_has(args, "json")) {
-            return print_json(args, it.value);
+            return cli_put_jval(args, it.value);
         }
         print_line(it.value, csn_jval_text_of(all, "default_task"));
         print_layers(it.value);
@@ -101,27 +89,13 @@ static int show(const cli_args *args, const csn_jval *all, const char *name) {
                          name);
 }
 
-/* list and show: from what the library tells of the file. */
+static int list_or_show(const cli_args *args, const csn_jval *root, const char *name) {
+    const csn_jval *all = csn_jval_get(root, "masks");
+    return name == NULL ? list(args, all) : show(args, all, name);
+}
+
 static int describe(const cli_args *args, const char *path, const char *name) {
-    caisson_file *file;
-    int rc = cli_open_file(args, path, &file);
-    if (rc != CLI_OK) {
-        return rc;
-    }
-    caisson_error err;
-    caisson_text text = {0};
-    csn_json *doc = NULL;
-    if (caisson_file_describe(file, &text, &err) != CAISSON_OK ||
-        csn_json_parse(csn_str_make(text.ptr, text.n), 0, &doc, &err) != CAISSON_OK) {
-        rc = cli_fail(args, &err);
-    } else {
-        const csn_jval *all = csn_jval_get(csn_json_root(doc), "masks");
-        rc = name == NULL ? list(args, all) : show(args, all, name);
-    }
-    csn_json_free(doc);
-    caisson_text_free(&text);
-    caisson_file_close(file);
-    return rc;
+    return cli_describe(args, path, list_or_show, name);
 }
 
 /* The file of --text. */
@@ -178,7 +152,7 @@ static int make(const cli_args *args, const char *path, const char *name) {
         csn_jw_object_end(&w);
         return cli_put_json(args, &w, &out, &err);
     }
-    put(csn_str_from(name));
+    cli_put(csn_str_from(name));
     printf(": made, %.1f %% of neurons and experts is off", (double)sparsity * 100);
     if (o.head_sparsity > 0) {
         printf(", and up to %.1f %% of each layer's heads", (double)o.head_sparsity * 100);
@@ -189,7 +163,7 @@ static int make(const cli_args *args, const char *path, const char *name) {
 
 static int print_measured(const cli_args *args, const char *name, const caisson_mask_quality *q) {
     if (!cli_has(args, "json")) {
-        put(csn_str_from(name));
+        cli_put(csn_str_from(name));
         printf(": perplexity %.4f, without the mask %.4f (%" PRIu64 " tokens); written down\n",
                q->value, q->baseline_dense, q->n_samples);
         return CLI_OK;
@@ -298,14 +272,6 @@ static const cli_option options[] = {
     {.name = "description", .kind = CLI_TEXT, .value = "TEXT", .help = "make: a line about it"},
     {.name = "default", .kind = CLI_FLAG, .help = "make: runs without --task use this mask"},
     {.name = "force", .kind = CLI_FLAG, .help = "make: replace a mask of this name"},
-    {.name = "threads",
-     .short_name = "t",
-     .kind = CLI_INT,
-     .value = "N",
-     .min = 1,
-     .max = 1024,
-     .help = "make, measure: threads",
-     .by_default = "all CPUs"},
     {.name = "ctx",
      .short_name = "c",
      .kind = CLI_INT,
@@ -323,7 +289,7 @@ const cli_command cli_cmd_masks = {
     .positionals = "list|show|make|measure|remove FILE [NAME]",
     .min_args = 2,
     .max_args = 3,
-    .groups = {options, cli_file_options, cli_json_options, cli_common_options},
+    .groups = {options, cli_thread_options, cli_file_options, cli_json_options, cli_common_options},
     .details =
         "A task mask switches layers, heads, neurons and experts off; the commands that run a "
         "model take --task NAME (none = dense). The star marks the file's default task. show "

@@ -136,7 +136,7 @@ const cli_command cli_cmd_ppl = {
     .positionals = "MODEL FILE",
     .min_args = 2,
     .max_args = 2,
-    .groups = {options, cli_model_options, cli_memory_options, cli_signature_options,
+    .groups = {options, CLI_MODEL_GROUPS, cli_memory_options, cli_signature_options,
                cli_verify_options, cli_json_options, cli_common_options},
     .details =
         "The text (- is standard input) is tokenised as plain text and cut into windows of "

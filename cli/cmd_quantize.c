@@ -63,8 +63,8 @@ const cli_command cli_cmd_quantize = {
     .positionals = "IN.cmf -o OUT.cmf",
     .min_args = 1,
     .max_args = 1,
-    .groups = {options, cli_target_options, cli_conversion_options, cli_shard_options,
-               cli_json_options, cli_common_options},
+    .groups = {options, cli_target_options, cli_conversion_options, cli_thread_options,
+               cli_shard_options, cli_json_options, cli_common_options},
     .details =
         "Tensor by tensor, whatever the size of the model. What has the type already is copied "
         "byte for byte, norms and other vectors too; header keys, tokenizer, chat template, masks "

@@ -28,7 +28,8 @@ const cli_command cli_cmd_requant = {
     .positionals = "FILE",
     .min_args = 1,
     .max_args = 1,
-    .groups = {options, cli_conversion_options, cli_json_options, cli_common_options},
+    .groups = {options, cli_conversion_options, cli_thread_options, cli_json_options,
+               cli_common_options},
     .details =
         "The new payloads of the tensors that change are written behind the end of the file, then "
         "the file is pointed at them: killed at any instant it is the old model or the new one, "

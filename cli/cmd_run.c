@@ -337,7 +337,7 @@ const cli_command cli_cmd_run = {
     .min_args = 1,
     .max_args = 2,
     .groups = {options, cli_blend_options, cli_dynamic_options, cli_sampling_options,
-               cli_model_options, cli_memory_options, cli_signature_options, cli_verify_options,
+               CLI_MODEL_GROUPS, cli_memory_options, cli_signature_options, cli_verify_options,
                cli_json_options, cli_common_options},
     .details = "The prompt is an argument, -p, -f, or comes through a pipe. It is put into the "
                "model's chat template (ChatML, with a warning, if the file has none) as a user "

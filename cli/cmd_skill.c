@@ -10,18 +10,14 @@
 #include "skills.h"
 #include "term.h"
 
-enum { MAX_JSON = 256 << 20, MAX_TOP = 1000 };
-
-static void put(csn_str s) {
-    cli_put_printable(stdout, s.ptr, s.len);
-}
+enum { MAX_TOP = 1000 };
 
 static void print_skill(const csn_jval *skill) {
-    put(csn_jval_text_of(skill, "id"));
+    cli_put(csn_jval_text_of(skill, "id"));
     csn_str name = csn_jval_text_of(skill, "name");
     if (name.len > 0) {
         fputs("  ", stdout);
-        put(name);
+        cli_put(name);
     }
     printf("  %" PRIu64 " tensors, %.1f MB, layers", csn_jval_number_of(skill, "tensors"),
            (double)csn_jval_number_of(skill, "bytes") * 1e-6);
@@ -40,7 +36,7 @@ static void print_skill(const csn_jval *skill) {
     csn_str task = csn_jval_text_of(skill, "input_mask_task");
     if (task.len > 0) {
         fputs(", mask ", stdout);
-        put(task);
+        cli_put(task);
     }
     const csn_jval *quality = csn_jval_get(skill, "quality");
     double base = 0;
@@ -48,7 +44,7 @@ static void print_skill(const csn_jval *skill) {
     if (csn_jval_f64(csn_jval_get(quality, "backbone"), &base) &&
         csn_jval_f64(csn_jval_get(quality, "overlaid"), &own)) {
         fputs(", ", stdout);
-        put(csn_jval_text_of(quality, "metric"));
+        cli_put(csn_jval_text_of(quality, "metric"));
         printf(" %.4g (base %.4g)", own, base);
     } else {
         fputs(", quality not measured", stdout);
@@ -56,13 +52,11 @@ static void print_skill(const csn_jval *skill) {
     putchar('\n');
 }
 
-static int print_skills(const cli_args *args, const csn_jval *skills) {
-    caisson_error err;
+static int print_skills(const cli_args *args, const csn_jval *root, const char *id) {
+    (void)id;
+    const csn_jval *skills = csn_jval_get(root, "skills");
     if (cli_has(args, "json")) {
-        csn_buf out = CSN_BUF_INIT(MAX_JSON);
-        csn_jw w = csn_jw_begin(&out, &err);
-        csn_jw_value(&w, skills);
-        return cli_put_json(args, &w, &out, &err);
+        return cli_put_jval(args, skills);
     }
     if (csn_jval_len(skills) == 0) {
         puts("no skills");
@@ -74,25 +68,7 @@ static int print_skills(const cli_args *args, const csn_jval *skills) {
 }
 
 static int list(const cli_args *args, const char *path, const char *id) {
-    (void)id;
-    caisson_file *file;
-    int rc = cli_open_file(args, path, &file);
-    if (rc != CLI_OK) {
-        return rc;
-    }
-    caisson_error err;
-    caisson_text text = {0};
-    csn_json *doc = NULL;
-    if (caisson_file_describe(file, &text, &err) != CAISSON_OK ||
-        csn_json_parse(csn_str_make(text.ptr, text.n), 0, &doc, &err) != CAISSON_OK) {
-        rc = cli_fail(args, &err);
-    } else {
-        rc = print_skills(args, csn_jval_get(csn_json_root(doc), "skills"));
-    }
-    csn_json_free(doc);
-    caisson_text_free(&text);
-    caisson_file_close(file);
-    return rc;
+    return cli_describe(args, path, print_skills, id);
 }
 
 static const struct {
@@ -234,7 +210,7 @@ const cli_command cli_cmd_skill = {
     .positionals = "list|route|explain|add|remove|quality|export|apply FILE [ID|SKILL]",
     .min_args = 2,
     .max_args = 3,
-    .groups = {options, cli_blend_options, cli_model_options, cli_json_options, cli_common_options},
+    .groups = {options, cli_blend_options, CLI_MODEL_GROUPS, cli_json_options, cli_common_options},
     .details =
         "A skill is a set of tensors in the file of a base model that stand in for the base's. "
         "list shows which a file has. route tells for each skill that describes its prompts how "

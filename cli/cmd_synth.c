@@ -101,14 +101,6 @@ static const cli_option options[] = {
      .help = "OUT.waste: coding of the experts, vq3r, vq2r or vq4p; OUT.cmf: type of the weight "
              "matrices",
      .by_default = "vq3r, q8_row"},
-    {.name = "threads",
-     .short_name = "t",
-     .kind = CLI_INT,
-     .value = "N",
-     .min = 1,
-     .max = 1024,
-     .help = "Threads",
-     .by_default = "all CPUs"},
     {0},
 };
 
@@ -128,7 +120,7 @@ const cli_command cli_cmd_synth = {
     .positionals = "--family NAME -o OUT",
     .min_args = 0,
     .max_args = 0,
-    .groups = {options, target_options, cli_common_options},
+    .groups = {options, cli_thread_options, target_options, cli_common_options},
     .details =
         "The weights are such that every layer keeps the size of what it gets, and the experts "
         "matter to what comes out; a small tokenizer and a chat format are beside them, so that "

@@ -168,14 +168,6 @@ static int run(const cli_args *args) {
 }
 
 static const cli_option options[] = {
-    {.name = "threads",
-     .short_name = "t",
-     .kind = CLI_INT,
-     .value = "N",
-     .min = 1,
-     .max = 1024,
-     .help = "Threads",
-     .by_default = "all CPUs"},
     {.name = "write-digests",
      .kind = CLI_FLAG,
      .help = "Of a .waste directory that is valid: put caisson.digests.json into it, which is "
@@ -189,7 +181,8 @@ const cli_command cli_cmd_verify = {
     .positionals = "FILE...",
     .min_args = 1,
     .max_args = 1u << 20,
-    .groups = {options, cli_signature_options, cli_json_options, cli_common_options},
+    .groups = {options, cli_thread_options, cli_signature_options, cli_json_options,
+               cli_common_options},
     .details =
         "Prints one line for each fault, with its range of bytes and both values, and never stops "
         "at the first. Of a .waste directory every record has a checksum; trunk and codebooks have "

@@ -7,7 +7,7 @@ static const char *compute_choice(unsigned i) {
     return words[i];
 }
 
-const char *cli_kv_choice(unsigned i) {
+static const char *kv_choice(unsigned i) {
     static const char *const words[] = {"f16", "f32", "q8_0", NULL};
     return words[i];
 }
@@ -59,7 +59,7 @@ const cli_option cli_text_options[] = {
     {0},
 };
 
-const cli_option cli_model_options[] = {
+const cli_option cli_thread_options[] = {
     {.name = "threads",
      .short_name = "t",
      .kind = CLI_INT,
@@ -68,6 +68,28 @@ const cli_option cli_model_options[] = {
      .max = 1024,
      .help = "Threads",
      .by_default = "all CPUs"},
+    {0},
+};
+
+const cli_option cli_kv_options[] = {
+    {.name = "cache-type-k",
+     .short_name = "ctk",
+     .kind = CLI_CHOICE,
+     .value = "TYPE",
+     .choices = kv_choice,
+     .help = "How keys are kept",
+     .by_default = "f16"},
+    {.name = "cache-type-v",
+     .short_name = "ctv",
+     .kind = CLI_CHOICE,
+     .value = "TYPE",
+     .choices = kv_choice,
+     .help = "How values are kept",
+     .by_default = "f16"},
+    {0},
+};
+
+const cli_option cli_model_options[] = {
     {.name = "ctx",
      .short_name = "c",
      .kind = CLI_INT,
@@ -90,20 +112,6 @@ const cli_option cli_model_options[] = {
      .choices = compute_choice,
      .help = "f32: the reference; int8: integer products, faster",
      .by_default = "int8 for run, chat, bench; f32 for eval, ppl"},
-    {.name = "cache-type-k",
-     .short_name = "ctk",
-     .kind = CLI_CHOICE,
-     .value = "TYPE",
-     .choices = cli_kv_choice,
-     .help = "How keys are kept",
-     .by_default = "f16"},
-    {.name = "cache-type-v",
-     .short_name = "ctv",
-     .kind = CLI_CHOICE,
-     .value = "TYPE",
-     .choices = cli_kv_choice,
-     .help = "How values are kept",
-     .by_default = "f16"},
     {.name = "skill",
      .kind = CLI_TEXT,
      .value = "ID",
@@ -115,13 +123,6 @@ const cli_option cli_model_options[] = {
      .value = "NAME",
      .help = "Run under this task mask of the file; none = dense (caisson masks list MODEL)",
      .by_default = "the file's default task"},
-    {.name = "no-mmap",
-     .kind = CLI_FLAG,
-     .help = "Read the weights into memory instead of mapping the file"},
-    {.name = "convert",
-     .kind = CLI_FLAG,
-     .help = "Given a GGUF file or a Hugging Face directory: convert it to a .cmf beside it "
-             "(q8_row) and go on with that"},
     {0},
 };
 

@@ -533,13 +533,5 @@ const cli_option cli_conversion_options[] = {
      .help = "Scales of q4_block, q4_tiled and q4tp: search for the smallest squared error, or the "
              "bytes that the format's reference writes",
      .by_default = "search"},
-    {.name = "threads",
-     .short_name = "t",
-     .kind = CLI_INT,
-     .value = "N",
-     .min = 1,
-     .max = 1024,
-     .help = "Threads",
-     .by_default = "all CPUs"},
     {0},
 };

@@ -16,6 +16,8 @@
 #include "memory.h"
 #include "term.h"
 
+enum { MAX_JSON = 256 << 20 };
+
 static void put_line(const cli_args *args, cli_style style, const char *kind, const char *text) {
     bool colour = cli_has_colour(stderr);
     fprintf(stderr, "caisson %s: ", args->command->name);
@@ -429,6 +431,37 @@ int cli_put_json(const cli_args *args, csn_jw *w, csn_buf *out, caisson_error *e
         rc = cli_fail(args, err);
     }
     csn_buf_free(out);
+    return rc;
+}
+
+int cli_put_jval(const cli_args *args, const csn_jval *value) {
+    caisson_error err;
+    csn_buf out = CSN_BUF_INIT(MAX_JSON);
+    csn_jw w = csn_jw_begin(&out, &err);
+    csn_jw_value(&w, value);
+    return cli_put_json(args, &w, &out, &err);
+}
+
+int cli_describe(const cli_args *args, const char *path,
+                 int (*fn)(const cli_args *args, const csn_jval *root, const char *name),
+                 const char *name) {
+    caisson_file *file;
+    int rc = cli_open_file(args, path, &file);
+    if (rc != CLI_OK) {
+        return rc;
+    }
+    caisson_error err;
+    caisson_text text = {0};
+    csn_json *doc = NULL;
+    if (caisson_file_describe(file, &text, &err) != CAISSON_OK ||
+        csn_json_parse(csn_str_make(text.ptr, text.n), 0, &doc, &err) != CAISSON_OK) {
+        rc = cli_fail(args, &err);
+    } else {
+        rc = fn(args, csn_json_root(doc), name);
+    }
+    csn_json_free(doc);
+    caisson_text_free(&text);
+    caisson_file_close(file);
     return rc;
 }
 

@@ -64,6 +64,13 @@ int cli_read_text(const cli_args *args, const char *path, size_t max, char **ret
 
 /* Ends the writer over `out`, prints one line, frees the buffer. CLI_OK or the exit code. */
 int cli_put_json(const cli_args *args, csn_jw *w, csn_buf *out, caisson_error *err);
+/* One value, as it is. */
+int cli_put_jval(const cli_args *args, const csn_jval *value);
+/* What caisson_file_describe tells of a file, in JSON, to fn with `name`; fn's exit code, or that
+ * of a failure with the message printed. */
+int cli_describe(const cli_args *args, const char *path,
+                 int (*fn)(const cli_args *args, const csn_jval *root, const char *name),
+                 const char *name);
 /* "DONE NAME" and what is behind it, for people; {"KEY":"NAME"} with --json. */
 int cli_tell_done(const cli_args *args, const char *done, const char *key, const char *name,
                   const char *behind);

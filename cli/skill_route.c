@@ -11,10 +11,6 @@
 
 enum { MAX_JSON = 256 << 20 };
 
-static void put(csn_str s) {
-    cli_put_printable(stdout, s.ptr, s.len);
-}
-
 /* Members of an open object. */
 static void put_route(csn_jw *w, const caisson_route *r) {
     csn_jw_key(w, CSN_STR("skills"));
@@ -50,7 +46,7 @@ static void print_route(const caisson_route *r) {
     }
     for (size_t i = 0; i < r->n; i++) {
         const caisson_skill_score *s = &r->scores[i];
-        put(csn_str_make(s->skill, s->skill_n));
+        cli_put(csn_str_make(s->skill, s->skill_n));
         printf("  E = %.4f  raw %.4g", s->error, s->raw);
         if (r->is_calibrated) {
             printf("  p %.3f", s->p);
@@ -58,7 +54,7 @@ static void print_route(const caisson_route *r) {
         putchar('\n');
     }
     fputs("winner: ", stdout);
-    put(csn_str_make(r->scores[0].skill, r->scores[0].skill_n));
+    cli_put(csn_str_make(r->scores[0].skill, r->scores[0].skill_n));
     if (r->is_calibrated) {
         printf("  confidence %.3f  margin %.3f  novelty %.3f", r->scores[0].p, r->margin,
                r->novelty);

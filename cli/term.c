@@ -59,6 +59,10 @@ void cli_put_printable(FILE *stream, const char *text, size_t n) {
     put_filtered(stream, text, n, "?");
 }
 
+void cli_put(csn_str text) {
+    cli_put_printable(stdout, text.ptr, text.len);
+}
+
 void cli_put_model_text(FILE *stream, const char *text, size_t n) {
     if (isatty(fileno(stream))) {
         put_filtered(stream, text, n, "");

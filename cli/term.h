@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/str.h"
+
 /* True if `stream` is a terminal that takes colour: TERM is not "dumb", NO_COLOR is not set. */
 bool cli_has_colour(FILE *stream);
 
@@ -19,6 +21,7 @@ void cli_set_style(FILE *stream, bool on, cli_style style);
 /* Writes text in which control characters (all but newline and tab, C1 included) and invalid UTF-8
  * became '?': names from a file, arguments. */
 void cli_put_printable(FILE *stream, const char *text, size_t n);
+void cli_put(csn_str text); /* the same, to standard output */
 /* Model output: as it is, but on a terminal control characters are dropped, so that no model can
  * move the cursor or set the title. n bytes that end at a code point border. */
 void cli_put_model_text(FILE *stream, const char *text, size_t n);

@@ -149,6 +149,8 @@ caisson_status csn_arch_parse(const csn_jval *object, csn_arena *arena, csn_arch
                               caisson_error *err);
 /* Writes the object (key order of facts 2.1, then unknown keys of arch->source). */
 void csn_arch_write(const csn_arch *arch, csn_jw *w);
+/* The members of `yarn`, which a config.json names alike, into an open object. */
+void csn_arch_put_yarn(const csn_arch *arch, csn_jw *w);
 
 /* True if layer i sees only the last sliding_window keys. */
 bool csn_arch_is_local(const csn_arch *arch, uint32_t i_layer);

@@ -50,12 +50,7 @@ static void end_object(csn_jw *w, const csn_arch *a, const char *key, const csn_
     csn_jw_object_end(w);
 }
 
-static void write_yarn(csn_jw *w, const csn_arch *a) {
-    if (!a->yarn.present) {
-        return;
-    }
-    csn_jw_key(w, CSN_STR("yarn"));
-    csn_jw_object(w);
+void csn_arch_put_yarn(const csn_arch *a, csn_jw *w) {
     csn_jw_put_f32(w, "factor", a->yarn.factor);
     csn_jw_put_u64(w, "original_max_position_embeddings", a->yarn.original_max_position_embeddings);
     csn_jw_put_f32(w, "beta_fast", a->yarn.beta_fast);
@@ -64,6 +59,15 @@ static void write_yarn(csn_jw *w, const csn_arch *a) {
     if (a->yarn.has_mscale_all_dim) {
         csn_jw_put_f32(w, "mscale_all_dim", a->yarn.mscale_all_dim);
     }
+}
+
+static void write_yarn(csn_jw *w, const csn_arch *a) {
+    if (!a->yarn.present) {
+        return;
+    }
+    csn_jw_key(w, CSN_STR("yarn"));
+    csn_jw_object(w);
+    csn_arch_put_yarn(a, w);
     if (a->yarn.untruncated) {
         csn_jw_put_bool(w, "caisson.untruncated", true);
     }

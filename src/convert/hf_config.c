@@ -211,14 +211,7 @@ static void put_rope(csn_jw *w, const csn_arch *a) {
         return;
     }
     csn_jw_put_str(w, "rope_type", CSN_STR("yarn"));
-    csn_jw_put_f32(w, "factor", a->yarn.factor);
-    csn_jw_put_u64(w, "original_max_position_embeddings", a->yarn.original_max_position_embeddings);
-    csn_jw_put_f32(w, "beta_fast", a->yarn.beta_fast);
-    csn_jw_put_f32(w, "beta_slow", a->yarn.beta_slow);
-    csn_jw_put_f32(w, "attention_factor", a->yarn.attention_factor);
-    if (a->yarn.has_mscale_all_dim) {
-        csn_jw_put_f32(w, "mscale_all_dim", a->yarn.mscale_all_dim);
-    }
+    csn_arch_put_yarn(a, w);
     csn_jw_put_bool(w, "truncate", !a->yarn.untruncated);
     csn_jw_object_end(w);
 }
