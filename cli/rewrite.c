@@ -53,6 +53,20 @@ static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t to
     return !cli_interrupted();
 }
 
+/* What was written: `target`, or the first of its shards; malloc'd. */
+static char *first_file(const char *target, uint32_t n_files) {
+    size_t n = strlen(target) + sizeof("-00001-of-00001.cmf");
+    char *name = malloc(n);
+    csn_str base = csn_str_from(target);
+    base.len -= csn_str_ends(base, CSN_STR(".cmf")) ? 4 : 0;
+    if (name != NULL && n_files > 1) {
+        snprintf(name, n, "%.*s-00001-of-%05" PRIu32 ".cmf", CSN_STR_ARGS(base), n_files);
+    } else if (name != NULL) {
+        memcpy(name, target, strlen(target) + 1);
+    }
+    return name;
+}
+
 static int tell(const cli_args *args, const char *target, const caisson_rewrite_report *r) {
     if (cli_has(args, "json")) {
         caisson_error err;
@@ -95,6 +109,11 @@ int cli_rewrite(const cli_args *args, const char *source, const char *target,
     cli_progress_init(&progress, "B", false);
     caisson_status status = caisson_rewrite(source, target, &o, &report, &err);
     cli_progress_end(&progress);
-    return status == CAISSON_OK ? tell(args, target != NULL ? target : source, &report)
-                                : cli_fail(args, &err);
+    if (status != CAISSON_OK) {
+        return cli_fail(args, &err);
+    }
+    char *name = first_file(target != NULL ? target : source, report.n_files_after);
+    int rc = name != NULL ? tell(args, name, &report) : cli_fail_text(args, "out of memory");
+    free(name);
+    return rc;
 }

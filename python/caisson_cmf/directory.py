@@ -90,6 +90,23 @@ def parse(data, offset: int, known_dtypes, report: Report) -> Directory:
     return Directory(count, entries)
 
 
+def merged(entries) -> bytes:
+    """The directory of the one file that the tool's `merge` makes of a model with these entries:
+    payloads in order, those of 16 KiB and more on 4096 bytes, others on 64 (docs/cmf.md)."""
+    table, pool, off = b"", b"", 0
+    for e in entries:
+        name, start = e.name.encode("utf-8"), 0
+        if e.nbytes:
+            align = 4096 if e.nbytes >= 16384 else 64
+            start = (off + align - 1) // align * align
+            off = start + e.nbytes
+        dims = list(e.shape) + [0] * (6 - len(e.shape))
+        table += struct.pack("<IHBB6IQQQ", len(pool), len(name), e.dtype, len(e.shape), *dims, start,
+                             e.nbytes, e.hash)
+        pool += name
+    return struct.pack("<QQ", len(entries), 16 + len(table)) + table + pool
+
+
 def check_range(entry: Entry, data_len: int, report: Report) -> bool:
     """Alignment, range and element count of one tensor against the blob's length."""
     def bad(what: str, **values) -> bool:

@@ -6,11 +6,11 @@ from typing import Dict, List, NamedTuple, Optional, Union
 
 import numpy as np
 
-from . import codecs, shards, skills
+from . import codecs, directory, shards, skills
 from .directory import Entry
 from .errors import MissingTensor, Parse
 from .file import File
-from .hash64 import hex64
+from .hash64 import hash64, hex64
 
 
 class Located(NamedTuple):
@@ -79,6 +79,14 @@ class Model:
         """float32 [shape]"""
         return self.find(name, skill).values()
 
+    @property
+    def base_key(self) -> str:
+        """What a skill file that is cut for this model calls it (specification 9.1): the hash of its
+        directory; of shards, of the directory that their merged file has."""
+        if len(self.files) == 1:
+            return hex64(self.files[0].envelope.directory_hash)
+        return hex64(hash64(directory.merged([t.entry for t in self.tensors.values()])))
+
     def with_skill_file(self, skill: Union[str, "Model"],
                         force: bool = False) -> Dict[str, Located]:
         """This model's directory with a standalone skill's tensors in place of those of the same
@@ -89,7 +97,7 @@ class Model:
         if not bound:
             raise Parse("not a standalone skill: no record has base_dir_hash",
                         file=skill.files[0].path, section="header")
-        base = hex64(self.files[0].envelope.directory_hash)
+        base = self.base_key
         if bound[0]["base_dir_hash"] != base and not force:
             raise Parse("skill '%s' was cut from another base" % bound[0]["id"],
                         file=skill.files[0].path, section="header", want=base,

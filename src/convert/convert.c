@@ -32,6 +32,7 @@ typedef struct job {
     csn_source_file *files; /* [source->n_files] */
     csn_buf header, piece, fingerprint;
     uint64_t n_done, n_total; /* bytes of source: hashed, then read */
+    uint32_t n_unmet;         /* matrices of experts that no token of the calibration chose */
     caisson_error *err;
 } job;
 
@@ -152,6 +153,7 @@ static caisson_status find_columns(job *j, const csn_convert_item *item, float *
         return CAISSON_OK;
     }
     const csn_columns *c = csn_calibration_find(j->o->calibration, item->name);
+    j->n_unmet += c == NULL && csn_str_find(item->name, CSN_STR(".experts."), 0) != SIZE_MAX;
     if (c == NULL || item->shape.n_dims != 2 || c->cols != item->shape.dim[1]) {
         return CAISSON_OK;
     }
@@ -309,6 +311,12 @@ static caisson_status put_tensors(job *j, uint32_t n_done) {
     caisson_status status = CAISSON_OK;
     for (uint32_t i = n_done; i < j->plan.n && status == CAISSON_OK; i++) {
         status = put_tensor(j, &j->plan.items[i]);
+    }
+    if (j->n_unmet > 0) {
+        CSN_WARN(j->o->log,
+                 "no token of the calibration chose the experts of %u matrices: all their columns "
+                 "count alike; a longer text meets more",
+                 j->n_unmet);
     }
     return status;
 }

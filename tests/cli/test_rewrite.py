@@ -25,6 +25,7 @@ class Rewrite(tool.Case):
         out = self.path("s.cmf")
         r = self.ok("split", TINY, "-o", out, "--shard-max-size", size, "--json").json
         self.assertEqual(r["files_before"], 1)
+        self.assertTrue(os.path.exists(r["output"]), r["output"])
         return r["files_after"], sorted(glob.glob(self.path("s-*.cmf")))
 
     def test_compact_in_place(self):

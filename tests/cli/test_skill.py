@@ -385,6 +385,17 @@ class Add(Tuned):
         for path in cut + shards:
             self.ok("verify", path)
 
+    def test_a_skill_brings_its_mask(self):
+        text = self.path("text")
+        with open(text, "w") as f:
+            f.write("The quick brown fox jumps over the lazy dog. " * 30)
+        self.ok("masks", "make", self.base, "half", "--text", text, "--scattered")
+        self.ok("skill", "add", self.base, "--id", "s", "--from", self.donor, "--mask", "half")
+        run = ("eval", self.base, *self.IDS, "--skill", "s")
+        own, half, none = (self.ok(*run, *more).json for more in ((), ("--task", "half"), ("--task", "none")))
+        self.assertEqual(own, half)  # unless another is asked for
+        self.assertNotEqual(own, none)
+
     def test_remove(self):
         before = self.ok("eval", self.base, *self.IDS).json
         self.ok("skill", "add", self.base, "--id", "s", "--from", self.donor)

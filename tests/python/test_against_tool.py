@@ -151,6 +151,8 @@ class Written(support.Case):
         self.assertEqual([(name, t.entry.hash, bytes(t.payload())) for name, t in model.tensors.items()],
                          [(name, t.entry.hash, bytes(t.payload())) for name, t in whole.tensors.items()])
         self.assertEqual(bytes(model.vocab), bytes(whole.vocab))
+        tool("merge", self.scratch(shards[0]), "-o", self.scratch("one.cmf"))
+        self.assertEqual(model.base_key, Model(self.scratch("one.cmf")).base_key)
 
     def test_a_file_changed_in_its_place(self):
         path = self.write("m.cmf", support.read(support.TINY))

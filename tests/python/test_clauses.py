@@ -13,12 +13,12 @@ import maker
 import support  # first of those that need numpy: without it the whole program is skipped
 import numpy as np
 
-from caisson_cmf import Model
+from caisson_cmf import Model, hash64
 
 TOOL = os.path.join(support.BUILD, "caisson")
 FAMILIES = os.path.join(support.ROOT, "tests", "golden", "families")
 F32, BF16, U8 = 0, 2, 6
-EVAL = ("--tokens", "5,9,20,33,17,3,8", "--all", "--top", "344", "--json", "--compute", "f32", "-ctk",
+EVAL = ("--tokens", "5,9,20,33,17,3,8", "--all", "--top", "350", "--json", "--compute", "f32", "-ctk",
         "f32", "-ctv", "f32")
 
 
@@ -203,6 +203,19 @@ class Details(support.Case):
             tool("convert", os.path.join(FAMILIES, "llama"), "-o", path, "--quant", quant)
             self.assertEqual(struct.unpack_from("<I", support.read(path), 12)[0] & 4, bit)
 
+    def test_vocab_size_and_rows_of_the_head_may_differ(self):
+        """Rows behind vocab_size are not asked, and tokens without a row may follow them (facts 15.2)."""
+        model = Model(os.path.join(support.FILES, "tiny-f32.cmf"))
+        tensors = [f32(name, t.values()) for name, t in model.tensors.items()]
+        rows = {}
+        for n in (340, 344, 350):
+            path = self.scratch("%d.cmf" % n)
+            with open(path, "wb") as f:
+                f.write(maker.file(tensors, head=head_of(model, vocab_size=n)))
+            rows[n] = logits(path)
+        np.testing.assert_array_equal(rows[340], rows[344][:, :340])
+        np.testing.assert_array_equal(rows[350][:, :344], rows[344])
+
     def test_any_type_anywhere(self):
         """Norms are f16 of most writers; they are read in what they have (CMF 3.2, facts 18.6)."""
         model = Model(os.path.join(support.FILES, "tiny-f32.cmf"))
@@ -222,6 +235,55 @@ class Details(support.Case):
             with open(paths[-1], "wb") as f:
                 f.write(maker.file(tensors, head=head_of(model)))
         np.testing.assert_array_equal(*map(logits, paths))
+
+
+@unittest.skipUnless(os.access(TOOL, os.X_OK), "the tool is not built")
+class Pains(support.Case):
+    """What people suffer from elsewhere."""
+
+    def test_experts_that_no_token_chose_are_encoded_as_without_a_text(self):
+        """And the tool says how many (U28)."""
+        path, text = self.scratch("m.cmf"), self.scratch("text")
+        with open(text, "w") as f:
+            f.write("a b")
+        tool("synth", "--family", "qwen3_moe", "-o", path, "-q", "f16", "--layers", "1")
+        q = ("quantize", path, "--quant", "q1t", "--outliers", "0.05", "-o")
+        plain, met = self.scratch("plain.cmf"), self.scratch("met.cmf")
+        tool(*q, plain)
+        p = subprocess.run([TOOL, *q, met, "--calibrate", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertIn(b"no token of the calibration", p.stderr)
+        a, b = Model(plain).tensors, Model(met).tensors
+        same = {name: a[name].entry.hash == b[name].entry.hash for name in a if ".experts." in name}
+        self.assertEqual(set(same.values()), {True, False})
+        self.assertTrue(all(np.isfinite(b[name].values()).all() for name in same))
+
+    def test_the_tensors_decide_whether_there_is_an_mtp_head(self):
+        """Declared without tensors, or there without being declared: it runs as without (U05)."""
+        model = Model(os.path.join(support.FILES, "tiny-f32.cmf"))
+        plain = [f32(name, t.values()) for name, t in model.tensors.items()]
+        mtp = [f32("model.mtp.norm.weight", np.ones(32)), f32("model.mtp.eh_proj.weight", np.ones((32, 64)))]
+        declared = {"mtp": {"num_layers": 1}}
+        got = []
+        for i, (tensors, arch) in enumerate(((plain, {}), (plain, declared), (plain + mtp, declared),
+                                             (plain + mtp, {}))):
+            path = self.scratch("%d.cmf" % i)
+            with open(path, "wb") as f:
+                f.write(maker.file(tensors, head=head_of(model, **arch)))
+            got.append(logits(path))
+        for other in got[1:]:
+            np.testing.assert_array_equal(got[0], other)
+
+    def test_what_a_model_was_made_from_is_in_it(self):
+        """provenance names each source file with its size and hash (U32)."""
+        path = self.scratch("m.cmf")
+        source = os.path.join(FAMILIES, "qwen3_moe")
+        tool("convert", source, "-o", path)
+        named = Model(path).header.raw["provenance"]["source_files"]
+        self.assertTrue(named)
+        for f in named:
+            raw = support.read(os.path.join(source, f["name"]))
+            self.assertEqual((f["bytes"], f["hash64"]), (len(raw), "%016x" % hash64(raw)))
 
 
 @unittest.skipUnless(os.access(TOOL, os.X_OK), "the tool is not built")
