@@ -31,6 +31,11 @@ static caisson_status bf16_encode(const float *x, const csn_shape *shape,
     return csn_encode_end(&job, err);
 }
 
+static uint32_t bf16_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
+    ret[0] = (csn_row_part){cols * 2, false};
+    return 1;
+}
+
 const csn_dtype csn_dtype_bf16 = {
     .name = "bf16",
     .cmf_id = 2,
@@ -41,5 +46,6 @@ const csn_dtype csn_dtype_bf16 = {
     .is_float = true,
     .nbytes = bf16_nbytes,
     .decode = bf16_decode,
+    .row_parts = bf16_row_parts,
     .encode = bf16_encode,
 };

@@ -71,6 +71,13 @@ typedef struct csn_payload_part {
     uint8_t of_32, of_row, of_col;
 } csn_payload_part;
 
+/* What each row has in one part of a payload: bytes behind those of the row before it. */
+enum { CSN_ROW_PARTS = 3 };
+typedef struct csn_row_part {
+    uint64_t nbytes;
+    bool is_shared; /* the part is there once, for all rows */
+} csn_row_part;
+
 struct csn_dtype {
     const char *name; /* "q8_row", as facts 4.0 spells it; GGUF-only types in lower case: "q4_k" */
     int cmf_id;       /* id in a CMF directory, or CSN_NO_ID */
@@ -103,6 +110,8 @@ struct csn_dtype {
      * done once where they can stay in memory. NULL: kernels read them from the payload. Such
      * dtypes have bytes_of_32. */
     void (*scales)(const csn_matrix *m, float *out);
+    /* csn_row_parts where `parts` cannot say it; or NULL. */
+    uint32_t (*row_parts)(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]);
     /* Encodes a whole tensor: what `out` held is replaced by the payload, whose size is known only
      * then where nbytes is NULL. Rows or groups are split over `pool` (may be NULL) with the same
      * bytes for any number of threads. NULL = never written by us. x is finite. CAISSON_E_BOUNDS
@@ -130,6 +139,11 @@ const csn_dtype *csn_dtype_by_safetensors(csn_str name);
 caisson_status csn_encoded_nbytes(const csn_dtype *d, const csn_shape *shape,
                                   const csn_encode_options *options, uint64_t *ret,
                                   caisson_error *err);
+
+/* Where rows of `cols` elements lie: in each part of the payload, one part after another. What a row
+ * has in all of them, joined, is the payload of a matrix of that row alone. Returns the number of
+ * parts; 0: rows of so many elements share bytes, or where one lies depends on those before it. */
+uint32_t csn_row_parts(const csn_dtype *d, uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]);
 
 /* Matrix view of a checked payload. */
 csn_matrix csn_matrix_make(const csn_dtype *d, const csn_shape *s, const void *data,

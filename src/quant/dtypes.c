@@ -138,6 +138,24 @@ void csn_shape_matrix(const csn_shape *s, uint64_t *rows, uint64_t *cols) {
     }
 }
 
+uint32_t csn_row_parts(const csn_dtype *d, uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
+    uint32_t n = 0;
+    if (d->row_parts != NULL) {
+        return d->row_parts(cols, ret);
+    }
+    if (cols % CSN_GROUP != 0) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < CSN_ROW_PARTS; i++) {
+        const csn_payload_part *p = &d->parts[i];
+        uint64_t of_row = cols / CSN_GROUP * p->of_32 + p->of_row;
+        if (of_row != 0 || p->of_col != 0) {
+            ret[n++] = (csn_row_part){of_row != 0 ? of_row : cols * p->of_col, p->of_col != 0};
+        }
+    }
+    return n;
+}
+
 csn_matrix csn_matrix_make(const csn_dtype *d, const csn_shape *s, const void *data,
                            uint64_t nbytes) {
     csn_matrix m = {.dtype = d, .data = data, .nbytes = nbytes};

@@ -38,6 +38,11 @@ static caisson_status f16_encode(const float *x, const csn_shape *shape,
     return csn_encode_end(&job, err);
 }
 
+static uint32_t f16_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
+    ret[0] = (csn_row_part){cols * 2, false};
+    return 1;
+}
+
 const csn_dtype csn_dtype_f16 = {
     .name = "f16",
     .cmf_id = 1,
@@ -48,5 +53,6 @@ const csn_dtype csn_dtype_f16 = {
     .is_float = true,
     .nbytes = f16_nbytes,
     .decode = f16_decode,
+    .row_parts = f16_row_parts,
     .encode = f16_encode,
 };

@@ -38,6 +38,11 @@ static caisson_status f32_encode(const float *x, const csn_shape *shape,
     return CAISSON_OK;
 }
 
+static uint32_t f32_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
+    ret[0] = (csn_row_part){cols * 4, false};
+    return 1;
+}
+
 const csn_dtype csn_dtype_f32 = {
     .name = "f32",
     .cmf_id = 0,
@@ -48,5 +53,6 @@ const csn_dtype csn_dtype_f32 = {
     .is_float = true,
     .nbytes = f32_nbytes,
     .decode = f32_decode,
+    .row_parts = f32_row_parts,
     .encode = f32_encode,
 };

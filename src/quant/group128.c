@@ -26,6 +26,14 @@ caisson_status csn_group128_nbytes(const csn_group128 *g, const csn_shape *shape
     return CAISSON_OK;
 }
 
+uint32_t csn_group128_row_parts(const csn_group128 *g, uint64_t cols,
+                                csn_row_part ret[CSN_ROW_PARTS]) {
+    uint64_t n_groups = csn_group128_count(cols);
+    ret[0] = (csn_row_part){row_bytes(g, n_groups), false};
+    ret[1] = (csn_row_part){n_groups * 2, false};
+    return 2;
+}
+
 /* A count that the compiler knows: vectors without a rest. */
 static void scale_whole(const int8_t *restrict code, float s, float *restrict out) {
     for (int i = 0; i < CSN_GROUP128; i++) {

@@ -55,6 +55,11 @@ static caisson_status q1_encode(const float *x, const csn_shape *shape,
     return csn_encode_end(&job, err);
 }
 
+static uint32_t q1_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
+    ret[0] = (csn_row_part){cols / CSN_GROUP * CSN_Q1_TILE, false};
+    return cols % CSN_GROUP == 0 ? 1 : 0;
+}
+
 const csn_dtype csn_dtype_q1 = {
     .name = "q1",
     .cmf_id = 12,
@@ -63,5 +68,6 @@ const csn_dtype csn_dtype_q1 = {
     .group = CSN_GROUP,
     .nbytes = q1_nbytes,
     .decode = csn_q1_decode,
+    .row_parts = q1_row_parts,
     .encode = q1_encode,
 };

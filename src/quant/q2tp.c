@@ -50,6 +50,10 @@ static void q2tp_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out
     }
 }
 
+static uint32_t q2tp_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
+    return csn_ladder_row_parts(cols, GROUP_BYTES, ret);
+}
+
 const csn_dtype csn_dtype_q2tp = {
     .name = "q2tp",
     .cmf_id = 16,
@@ -60,4 +64,5 @@ const csn_dtype csn_dtype_q2tp = {
     .nbytes = q2tp_nbytes,
     .decode = q2tp_decode,
     .scales = q2tp_scales,
+    .row_parts = q2tp_row_parts,
 };

@@ -47,6 +47,10 @@ static caisson_status q3g_encode(const float *x, const csn_shape *shape,
     return csn_group128_encode(&q3g, x, shape, options, pool, out, err);
 }
 
+static uint32_t q3g_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
+    return csn_group128_row_parts(&q3g, cols, ret);
+}
+
 const csn_dtype csn_dtype_q3g = {
     .name = "q3g",
     .cmf_id = CSN_NO_ID,
@@ -55,5 +59,6 @@ const csn_dtype csn_dtype_q3g = {
     .group = 1, /* groups never cross rows: any number of columns will do */
     .nbytes = q3g_nbytes,
     .decode = q3g_decode,
+    .row_parts = q3g_row_parts,
     .encode = q3g_encode,
 };

@@ -38,6 +38,10 @@ static caisson_status q4g_encode(const float *x, const csn_shape *shape,
     return csn_group128_encode(&q4g, x, shape, options, pool, out, err);
 }
 
+static uint32_t q4g_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
+    return csn_group128_row_parts(&q4g, cols, ret);
+}
+
 const csn_dtype csn_dtype_q4g = {
     .name = "q4g",
     .cmf_id = CSN_NO_ID,
@@ -46,5 +50,6 @@ const csn_dtype csn_dtype_q4g = {
     .group = 1, /* groups never cross rows: any number of columns will do */
     .nbytes = q4g_nbytes,
     .decode = q4g_decode,
+    .row_parts = q4g_row_parts,
     .encode = q4g_encode,
 };

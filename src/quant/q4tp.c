@@ -14,6 +14,8 @@
 #include "quant/exp2_half.h"
 #include "quant/quant_internal.h"
 
+enum { GROUP_BYTES = 16 };
+
 caisson_status csn_ladder_nbytes(const csn_shape *shape, const char *what, uint64_t group_bytes,
                                  uint64_t *ret, caisson_error *err) {
     CSN_TRY(csn_shape_need_groups(shape, what, err));
@@ -28,8 +30,17 @@ caisson_status csn_ladder_nbytes(const csn_shape *shape, const char *what, uint6
                : csn_fail_nbytes(err);
 }
 
+uint32_t csn_ladder_row_parts(uint64_t cols, uint64_t group_bytes,
+                              csn_row_part ret[CSN_ROW_PARTS]) {
+    uint64_t gpr = cols / CSN_GROUP;
+    ret[0] = (csn_row_part){gpr * group_bytes, false};
+    ret[1] = (csn_row_part){4, false};
+    ret[2] = (csn_row_part){csn_q4tp_code_bytes(gpr), false};
+    return 3;
+}
+
 static caisson_status q4tp_nbytes(const csn_shape *shape, uint64_t *ret, caisson_error *err) {
-    return csn_ladder_nbytes(shape, "q4tp needs whole groups of 32", 16, ret, err);
+    return csn_ladder_nbytes(shape, "q4tp needs whole groups of 32", GROUP_BYTES, ret, err);
 }
 
 void csn_q4tp_ladder(uint16_t lo, uint16_t step, float t[CSN_Q4TP_RUNGS]) {
@@ -230,6 +241,10 @@ static caisson_status q4tp_encode(const float *x, const csn_shape *shape,
     return csn_encode_end(&job, err);
 }
 
+static uint32_t q4tp_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
+    return csn_ladder_row_parts(cols, GROUP_BYTES, ret);
+}
+
 const csn_dtype csn_dtype_q4tp = {
     .name = "q4tp",
     .cmf_id = 15,
@@ -240,5 +255,6 @@ const csn_dtype csn_dtype_q4tp = {
     .nbytes = q4tp_nbytes,
     .decode = q4tp_decode,
     .scales = q4tp_scales,
+    .row_parts = q4tp_row_parts,
     .encode = q4tp_encode,
 };

@@ -32,6 +32,10 @@ static caisson_status q8g_encode(const float *x, const csn_shape *shape,
     return csn_group128_encode(&q8g, x, shape, options, pool, out, err);
 }
 
+static uint32_t q8g_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
+    return csn_group128_row_parts(&q8g, cols, ret);
+}
+
 const csn_dtype csn_dtype_q8g = {
     .name = "q8g",
     .cmf_id = CSN_NO_ID,
@@ -40,5 +44,6 @@ const csn_dtype csn_dtype_q8g = {
     .group = 1, /* groups never cross rows: any number of columns will do */
     .nbytes = q8g_nbytes,
     .decode = q8g_decode,
+    .row_parts = q8g_row_parts,
     .encode = q8g_encode,
 };

@@ -91,6 +91,7 @@ caisson_status csn_shape_need_groups(const csn_shape *s, const char *what, caiss
 /* Size of q4tp and q2tp, which differ in the bytes of a group's codes. */
 caisson_status csn_ladder_nbytes(const csn_shape *shape, const char *what, uint64_t group_bytes,
                                  uint64_t *ret, caisson_error *err);
+uint32_t csn_ladder_row_parts(uint64_t cols, uint64_t group_bytes, csn_row_part ret[CSN_ROW_PARTS]);
 
 /* A job of an encoder: units [u0, u1) of work; sets *inf when a stored f16 became infinite. */
 typedef struct csn_encode_job {

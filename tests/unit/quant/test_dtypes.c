@@ -369,6 +369,64 @@ static void any_bytes_decode(void **state) {
     }
 }
 
+/* Gathers row r of a payload of `rows` rows; returns its bytes. */
+static uint64_t gather(const csn_dtype *d, const csn_matrix *m, uint64_t r, uint8_t *out) {
+    csn_row_part parts[CSN_ROW_PARTS];
+    uint32_t n = csn_row_parts(d, m->cols, parts);
+    uint64_t at = 0;
+    uint64_t nbytes = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint8_t *part = m->data + at + (parts[i].is_shared ? 0 : r * parts[i].nbytes);
+        memcpy(out + nbytes, part, parts[i].nbytes);
+        nbytes += parts[i].nbytes;
+        at += parts[i].nbytes * (parts[i].is_shared ? 1 : m->rows);
+    }
+    assert_int_equal(at, m->nbytes);
+    return nbytes;
+}
+
+/* Of any bytes: none of these has patterns that are not valid. */
+static void a_row_alone_decodes_as_in_its_matrix(void **state) {
+    enum { ROWS = 5, COLS = 288, MAX_BYTES = ROWS * COLS * 4 };
+    static uint8_t bytes[MAX_BYTES];
+    static uint8_t row[MAX_BYTES];
+    unsigned n_tried = 0;
+    (void)state;
+    for (size_t i = 0; i < MAX_BYTES; i++) {
+        bytes[i] = (uint8_t)(i * 167 + i / 251 * 13);
+    }
+    for (size_t i = 0; csn_dtypes[i] != NULL; i++) {
+        const csn_dtype *d = csn_dtypes[i];
+        csn_shape shape = {.n_dims = 2, .dim = {ROWS, COLS}};
+        csn_shape one = {.n_dims = 2, .dim = {1, COLS}};
+        caisson_error err;
+        uint64_t nbytes;
+        uint64_t one_nbytes;
+        csn_row_part parts[CSN_ROW_PARTS];
+        if (csn_row_parts(d, COLS, parts) == 0) {
+            continue;
+        }
+        ASSERT_OK(d->nbytes(&shape, &nbytes, &err), &err);
+        ASSERT_OK(d->nbytes(&one, &one_nbytes, &err), &err);
+        csn_matrix m = csn_matrix_make(d, &shape, bytes, nbytes);
+        for (uint64_t r = 0; r < ROWS; r++) {
+            float want[COLS];
+            float got[COLS];
+            assert_int_equal(gather(d, &m, r, row), one_nbytes);
+            csn_matrix alone = csn_matrix_make(d, &one, row, one_nbytes);
+            d->decode(&m, r * COLS, COLS, want);
+            d->decode(&alone, 0, COLS, got);
+            assert_memory_equal(got, want, sizeof(want));
+        }
+        n_tried++;
+    }
+    assert_int_equal(n_tried, 13);
+    csn_row_part none[CSN_ROW_PARTS]; /* groups that cross rows */
+    assert_int_equal(csn_row_parts(&csn_dtype_q4_block, 40, none), 0);
+    assert_int_equal(csn_row_parts(&csn_dtype_q4_tiled, 40, none), 0);
+    assert_int_equal(csn_row_parts(&csn_dtype_q1, 40, none), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         {"names and ids find their row (CMF 3.1)", names_and_ids_find_their_row, NULL, NULL, NULL},
@@ -385,6 +443,7 @@ int main(void) {
          (char[]){"vbit_ro"}},
         {"vbit rows may be empty (CMF 3.2)", vbit_rows_may_be_empty, NULL, NULL, NULL},
         cmocka_unit_test(any_bytes_decode),
+        cmocka_unit_test(a_row_alone_decodes_as_in_its_matrix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
