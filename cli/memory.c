@@ -34,7 +34,8 @@ const cli_option cli_memory_options[] = {
      .help = "Do not guess which experts the next layer will want (same result)"},
     {.name = "verify-records",
      .kind = CLI_FLAG,
-     .help = "Check each expert's checksum whenever it is read"},
+     .help = "Check each expert's checksum whenever it is read, and each layer of --stream-trunk "
+             "where there are digests of it (caisson verify --write-digests)"},
     {.name = "learn",
      .kind = CLI_FLAG,
      .help = "Note at the end, in usage.waste in the model's directory, which experts were used: "

@@ -90,8 +90,11 @@ typedef struct caisson_open_options {
     /* Under a budget that is too small for all weights that are not routed experts, these are read
      * too, layer by layer, for every token; the least budget is then that of two layers. */
     bool stream_trunk;
-    bool no_lookahead;   /* do not guess which experts the next layer will want */
-    bool verify_records; /* the checksum of each expert is checked whenever it is read */
+    bool no_lookahead; /* do not guess which experts the next layer will want */
+    /* Whenever an expert is read its checksum is checked, and with stream_trunk the bytes of a
+     * layer: against the hashes of a .cmf, or the digests beside a .waste where somebody wrote
+     * them. */
+    bool verify_records;
 } caisson_open_options;
 
 /* Opens `path` (NUL-terminated), checks it completely (payload hashes excepted: caisson_verify),

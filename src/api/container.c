@@ -51,7 +51,7 @@ caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o,
     csn_store_set_stream(store, stream);
     csn_trunk *trunk = NULL;
     if (o->stream_trunk) {
-        CSN_TRY(csn_trunk_new(store, &trunk, err));
+        CSN_TRY(csn_trunk_new(store, so.verify, &trunk, err));
         csn_store_set_trunk(store, trunk);
     }
     csn_memplan_skills skills = {csn_str_from(o->budget_skill), o->budget_blends};
@@ -94,7 +94,9 @@ caisson_status csn_api_store(const csn_api_container *c, const caisson_open_opti
     /* pages of a mapping would stay beside what is read of a trunk */
     csn_store_options so = {.no_mmap = o->no_mmap || o->stream_trunk,
                             .guard_mappings = o->guard_mappings,
-                            .verify = o->verify};
+                            .verify = o->verify,
+                            .reads_rows =
+                                c->warp != NULL || o->budget_bytes != 0 || o->stream_trunk};
     return c->warp != NULL ? csn_store_new_warp(c->warp, &so, ret, err)
                            : csn_store_new(c->cmf, &so, ret, err);
 }

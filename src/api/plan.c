@@ -97,7 +97,7 @@ static caisson_status make_plan(csn_store *store, const caisson_plan_options *o,
     csn_store_set_stream(store, stream);
     csn_trunk *trunk = NULL;
     if (o->stream_trunk) {
-        CSN_TRY(csn_trunk_new(store, &trunk, err));
+        CSN_TRY(csn_trunk_new(store, false, &trunk, err));
         csn_store_set_trunk(store, trunk);
     }
     csn_memplan_skills skills = {csn_str_from(o->skill), o->blends};
@@ -145,7 +145,8 @@ static caisson_status make_plan(csn_store *store, const caisson_plan_options *o,
 
 static caisson_status open_and_plan(const char *path, const caisson_plan_options *o,
                                     caisson_memory_plan *ret, caisson_error *err) {
-    const caisson_open_options open = {.no_mmap = true};
+    /* as a model that is run under some budget */
+    const caisson_open_options open = {.no_mmap = true, .budget_bytes = UINT64_MAX};
     csn_api_container files = {0};
     csn_api_signed is_signed = {0};
     csn_store *store;

@@ -24,6 +24,7 @@ static uint64_t sum_weights(const csn_store *store) {
     for (uint32_t i = 0; i < dir->n; i++) {
         bool is_elsewhere = (stream != NULL && csn_stream_has(stream, i)) ||
                             (trunk != NULL && csn_trunk_has(trunk, i)) ||
+                            csn_store_has_rows(store, &dir->tensors[i]) ||
                             csn_str_starts(dir->tensors[i].name, CSN_STR("skill."));
         sum += is_elsewhere ? 0 : bytes_of(store, &dir->tensors[i]);
     }

@@ -234,7 +234,8 @@ static caisson_status check(csn_session *s, const int32_t *ids, uint32_t n, cais
                         CSN_VALUES(s->n_ctx, (uint64_t)s->n_past + n));
     }
     uint64_t n_ids = s->now->plan->vocab;
-    n_ids = s->now->plan->embed.rows < n_ids ? s->now->plan->embed.rows : n_ids;
+    uint64_t n_rows = s->now->plan->embed.m.rows;
+    n_ids = n_rows < n_ids ? n_rows : n_ids;
     for (uint32_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (uint64_t)ids[i] >= n_ids) {
             return CSN_FAIL(err, CAISSON_E_ARG, .what = "token id outside the vocabulary",

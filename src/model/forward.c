@@ -177,14 +177,27 @@ struct embed {
 
 static void embed_span(void *ctx, uint64_t t0, uint64_t t1) {
     const struct embed *e = ctx;
+    const csn_matrix *m = &e->plan->embed.m;
     uint64_t dim = e->plan->hidden;
     for (uint64_t t = t0; t < t1; t++) {
         float *h = e->h + t * dim;
-        e->plan->embed.dtype->decode(&e->plan->embed, (uint64_t)e->ids[t] * dim, dim, h);
+        if (m->data != NULL) {
+            m->dtype->decode(m, (uint64_t)e->ids[t] * dim, dim, h);
+        }
         for (uint64_t i = 0; e->plan->embed_multiplier != 1.0f && i < dim; i++) {
             h[i] *= e->plan->embed_multiplier;
         }
     }
+}
+
+static caisson_status embed(csn_forward *f, const int32_t *ids, uint64_t n, caisson_error *err) {
+    const csn_rows *table = &f->plan->embed;
+    if (table->m.data == NULL) {
+        CSN_TRY(csn_rows_read(table, ids, n, f->h, err));
+    }
+    struct embed e = {f->plan, ids, f->h};
+    csn_ops_each(&f->ops, n, embed_span, &e);
+    return CAISSON_OK;
 }
 
 struct residual {
@@ -375,8 +388,7 @@ static caisson_status run(csn_forward *f, csn_kv *kv, const int32_t *ids, uint32
                           uint64_t row0, bool use_long, const csn_progress *progress,
                           caisson_error *err) {
     const csn_plan *p = f->plan;
-    struct embed e = {p, ids, f->h};
-    csn_ops_each(&f->ops, n, embed_span, &e);
+    CSN_TRY(embed(f, ids, n, err));
     for (uint32_t i = 0; i < p->n_ropes; i++) {
         uint64_t table = p->ropes[i].before * f->max_n;
         csn_rope_tables(&p->ropes[i], use_long, pos0, (uint32_t)n, f->cos + table, f->sin + table);

@@ -20,9 +20,10 @@ bool csn_plan_has(const struct csn_maker *m, csn_str name) {
     return csn_directory_find(m->dir, name) != NULL;
 }
 
-/* *ret_name: the entry that is read, in the directory's memory; of a blend the backbone's. */
-static caisson_status get_entry(struct csn_maker *m, csn_str name, csn_plan_get_fn get,
-                                csn_matrix *ret, csn_str *ret_name, caisson_error *err) {
+/* *ret_name: the entry that is read, in the directory's memory; of a blend the backbone's. *ret is
+ * written where skills stand in for it (*ret_found). */
+static caisson_status find_entry(struct csn_maker *m, csn_str name, bool *ret_found,
+                                 csn_matrix *ret, csn_str *ret_name, caisson_error *err) {
     const csn_tensor *t = csn_directory_find(m->dir, name);
     if (t == NULL) {
         return CSN_FAIL(err, CAISSON_E_MISSING, .section = "directory", .tensor = name,
@@ -30,14 +31,15 @@ static caisson_status get_entry(struct csn_maker *m, csn_str name, csn_plan_get_
     }
     m->used[t - m->dir->tensors] = true;
     *ret_name = t->name;
-    if (m->n_parts > 0) {
-        bool found;
-        CSN_TRY(csn_plan_from_skills(m, t, &found, ret, ret_name, err));
-        if (found) {
-            return CAISSON_OK;
-        }
-    }
-    return get(m->store, t->name, ret, err);
+    *ret_found = false;
+    return m->n_parts > 0 ? csn_plan_from_skills(m, t, ret_found, ret, ret_name, err) : CAISSON_OK;
+}
+
+static caisson_status get_entry(struct csn_maker *m, csn_str name, csn_plan_get_fn get,
+                                csn_matrix *ret, csn_str *ret_name, caisson_error *err) {
+    bool found;
+    CSN_TRY(find_entry(m, name, &found, ret, ret_name, err));
+    return found ? CAISSON_OK : get(m->store, *ret_name, ret, err);
 }
 
 csn_weight csn_weight_make(const csn_matrix *m, csn_str name) {
@@ -327,19 +329,32 @@ static caisson_status plan_ffn(struct csn_maker *m, uint32_t i, csn_layer *l, ca
     return CAISSON_OK;
 }
 
+static caisson_status plan_embed(struct csn_maker *m, csn_str name, caisson_error *err) {
+    csn_rows *embed = &m->plan->embed;
+    csn_str entry;
+    csn_matrix skills;
+    bool found;
+    CSN_TRY(find_entry(m, name, &found, &skills, &entry, err));
+    if (found) {
+        *embed = csn_rows_in_memory(&skills);
+    } else {
+        CSN_TRY(csn_store_rows(m->store, entry, embed, err));
+    }
+    if (embed->m.cols != m->plan->hidden || embed->m.rows == 0) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .section = "directory", .tensor = name,
+                        .what = "columns differ from hidden_size",
+                        CSN_VALUES(m->plan->hidden, embed->m.cols));
+    }
+    m->plan->bytes_per_token += embed->m.nbytes / embed->m.rows;
+    return CAISSON_OK;
+}
+
 static caisson_status plan_ends(struct csn_maker *m, caisson_error *err) {
     const csn_arch *a = m->arch;
     csn_plan *p = m->plan;
     csn_str embed = CSN_STR("model.embed_tokens.weight");
     csn_str head = CSN_STR("lm_head.weight");
-    csn_str entry;
-    CSN_TRY(get_entry(m, embed, csn_store_rows, &p->embed, &entry, err));
-    if (p->embed.cols != p->hidden || p->embed.rows == 0) {
-        return CSN_FAIL(err, CAISSON_E_PARSE, .section = "directory", .tensor = embed,
-                        .what = "columns differ from hidden_size",
-                        CSN_VALUES(p->hidden, p->embed.cols));
-    }
-    p->bytes_per_token += p->embed.nbytes / p->embed.rows;
+    CSN_TRY(plan_embed(m, embed, err));
     CSN_TRY(get_norm(m, CSN_STR("model.norm.weight"), p->hidden, &p->final_norm, err));
     if (!csn_plan_has(m, head) && a->tie_word_embeddings) {
         p->head_is_tied = true;

@@ -132,7 +132,7 @@ typedef struct csn_plan {
     uint32_t n_layers, hidden, vocab;
     uint32_t n_loops; /* the stack runs this often; each visit of a layer has its own cache */
     bool loop_norm;   /* the final norm also runs between two passes */
-    csn_matrix embed;
+    csn_rows embed;
     csn_weight head;
     bool head_is_tied;
     const float *final_norm;

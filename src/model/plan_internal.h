@@ -24,7 +24,7 @@ static inline void csn_plan_widen(uint32_t *max, uint64_t n) { /* n < 2^31 */
 /* "model.layers.I.SUFFIX"; valid until the next call. */
 csn_str csn_plan_name(struct csn_maker *m, uint32_t i_layer, const char *suffix);
 bool csn_plan_has(const struct csn_maker *m, csn_str name);
-/* How the store hands out a tensor: csn_store_matrix, csn_store_weight or csn_store_rows. */
+/* How the store hands out a tensor: csn_store_matrix or csn_store_weight. */
 typedef caisson_status (*csn_plan_get_fn)(csn_store *s, csn_str name, csn_matrix *ret,
                                           caisson_error *err);
 /* What the skills put in the place of the backbone's t; *ret_found false: none has it, nothing else

@@ -140,9 +140,10 @@ caisson_status csn_encoded_nbytes(const csn_dtype *d, const csn_shape *shape,
                                   const csn_encode_options *options, uint64_t *ret,
                                   caisson_error *err);
 
-/* Where rows of `cols` elements lie: in each part of the payload, one part after another. What a row
- * has in all of them, joined, is the payload of a matrix of that row alone. Returns the number of
- * parts; 0: rows of so many elements share bytes, or where one lies depends on those before it. */
+/* Where rows of `cols` elements lie: in each part of the payload, one part after another. What a
+ * row has in all of them, joined, is the payload of a matrix of that row alone. Returns the number
+ * of parts; 0: rows of so many elements share bytes, or where one lies depends on those before it.
+ */
 uint32_t csn_row_parts(const csn_dtype *d, uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]);
 
 /* Matrix view of a checked payload. */

@@ -11,7 +11,6 @@
 #include "store/experts_internal.h"
 
 enum {
-    STALL_MS = 30000,
     POPULATE_FROM = 64 << 20, /* bytes */
     POPULATE_STEP = 8 << 20,
     POPULATE_AHEAD = 256 << 20 /* bytes behind the slots in use: more takes time from the model */
@@ -48,13 +47,9 @@ static void start_populating(csn_experts *e) {
 }
 
 static void init_sync(csn_experts *e) {
-    pthread_condattr_t attr;
     pthread_mutex_init(&e->mutex, NULL);
     pthread_cond_init(&e->work, NULL);
-    pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&e->done, &attr);
-    pthread_condattr_destroy(&attr);
+    csn_patience_cond_init(&e->done);
 }
 
 static caisson_status alloc_queue(uint32_t cap, csn_expert_queue *ret, caisson_error *err) {
@@ -87,7 +82,7 @@ caisson_status csn_experts_new(const csn_expert_map *map, const csn_expert_optio
     for (uint32_t k = 0; k < CSN_EXPERT_GUESSES; k++) {
         e->guessed.rates[k] = 1.0f;
     }
-    e->stall_ms = options->stall_ms != 0 ? options->stall_ms : STALL_MS;
+    e->stall_ms = options->stall_ms != 0 ? options->stall_ms : CSN_STALL_MS;
     init_sync(e);
     caisson_status status = fill(e, options, err);
     if (status != CAISSON_OK) {
@@ -194,7 +189,7 @@ caisson_status csn_experts_preload(csn_experts *e, const csn_expert_use *use, ui
         }
     }
     csn_experts_wake(e);
-    csn_expert_patience p = {0};
+    csn_patience p = csn_experts_patience(e);
     while (status == CAISSON_OK && csn_experts_is_reading(e)) {
         status = csn_experts_wait(e, &p, err);
     }

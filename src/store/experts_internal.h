@@ -11,6 +11,7 @@
 #include <pthread.h>
 
 #include "store/experts_cache.h"
+#include "store/patience.h"
 
 enum {
     CSN_EXPERT_BLOCK = 1 << 20, /* bytes of one read */
@@ -121,14 +122,9 @@ void csn_experts_block_done(csn_experts *e, const csn_expert_block *b, caisson_s
 
 /* The expert in the slot cannot be had: the list, if it waits for it, keeps the error. */
 void csn_experts_note_failure(csn_experts *e, uint32_t i_slot, const caisson_error *err);
-/* How long the caller has waited in vain. Moments are counted, not the clock: a process that was
- * stopped for a while has not waited. */
-typedef struct csn_expert_patience {
-    uint64_t n_blocks_done;
-    uint32_t quiet_ms;
-} csn_expert_patience;
+csn_patience csn_experts_patience(const csn_experts *e);
 /* Waits for the reading hand, for a moment. */
-caisson_status csn_experts_wait(csn_experts *e, csn_expert_patience *p, caisson_error *err);
+caisson_status csn_experts_wait(csn_experts *e, csn_patience *p, caisson_error *err);
 
 /* ---- experts_ahead.c, with the mutex ---- */
 

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list that the expert store works on. Entries get their slots in its order, as soon as there
  * are any; from then on they are pinned until they have been used. */
-#include <errno.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "store/experts_internal.h"
 
-enum {
-    TICK_MS = 20, /* how soon a waiting caller notices that it was cancelled */
-    WINDOW_BYTES = 32 << 20
-};
+enum { WINDOW_BYTES = 32 << 20 };
 
 /* ---- slots for the list ---- */
 
@@ -156,21 +151,15 @@ void csn_experts_note_failure(csn_experts *e, uint32_t i_slot, const caisson_err
     }
 }
 
-caisson_status csn_experts_wait(csn_experts *e, csn_expert_patience *p, caisson_error *err) {
-    pthread_mutex_unlock(&e->mutex); /* it is the host that is asked */
-    caisson_status status = csn_progress_tell(e->list.progress, "experts", 0, 0, err);
-    pthread_mutex_lock(&e->mutex);
-    CSN_TRY(status);
-    p->quiet_ms = p->n_blocks_done == e->n_blocks_done ? p->quiet_ms : 0;
-    p->n_blocks_done = e->n_blocks_done;
-    if (p->quiet_ms >= e->stall_ms) {
-        return CSN_FAIL(err, CAISSON_E_IO, .what = "the disk does not answer (milliseconds)",
-                        CSN_VALUES(e->stall_ms, p->quiet_ms));
-    }
-    uint64_t until_ns = csn_now_ns() + TICK_MS * UINT64_C(1000000);
-    struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
-    if (pthread_cond_timedwait(&e->done, &e->mutex, &until) == ETIMEDOUT) {
-        p->quiet_ms += TICK_MS;
+csn_patience csn_experts_patience(const csn_experts *e) {
+    return (csn_patience){.stall_ms = e->stall_ms, .stage = "experts"};
+}
+
+caisson_status csn_experts_wait(csn_experts *e, csn_patience *p, caisson_error *err) {
+    bool is_quiet = false;
+    CSN_TRY(csn_patience_wait(p, &e->mutex, &e->done, &e->n_blocks_done, e->list.progress,
+                              &is_quiet, err));
+    if (is_quiet) {
         csn_experts_wake(e); /* the kernel may have refused to take a read */
     }
     return CAISSON_OK;
@@ -217,7 +206,7 @@ static caisson_status hand_out(csn_experts *e, csn_expert_entry *(*find)(csn_exp
     issue(e);
     csn_expert_entry *entry = find(e);
     if (entry == NULL) {
-        csn_expert_patience p = {0};
+        csn_patience p = csn_experts_patience(e);
         while (entry == NULL && status == CAISSON_OK) {
             status = csn_experts_wait(e, &p, err);
             issue(e);

@@ -30,9 +30,8 @@ struct csn_store {
     const char *path;
     csn_stream *stream;
     csn_trunk *trunk;
-    bool is_dry, guard_mappings;
+    bool is_dry, reads_rows;
     mapping *maps; /* [n_files] */
-    mapping rows;  /* of the file that csn_store_rows reads */
     uint32_t n_files;
     pthread_mutex_t mutex; /* guards blocks and scales; taken alone */
     uint8_t **blocks;      /* [dir.n] memory of tensors read so far */
@@ -85,7 +84,6 @@ static void unmap_file(mapping *m) {
 }
 
 static void free_maps(csn_store *s) {
-    unmap_file(&s->rows);
     for (uint32_t i = 0; s->maps != NULL && i < s->n_files; i++) {
         unmap_file(&s->maps[i]);
     }
@@ -125,7 +123,7 @@ caisson_status csn_store_new(csn_cmf *cmf, const csn_store_options *options, csn
                        .path = cmf->file->path,
                        .n_files = cmf->n_files};
     CSN_TRY(make(&known, &s, err));
-    s->guard_mappings = options->guard_mappings;
+    s->reads_rows = options->reads_rows;
     caisson_status status = fill_cmf(s, options, err);
     if (status != CAISSON_OK) {
         csn_error_file(err, cmf->file->path);
@@ -146,7 +144,7 @@ caisson_status csn_store_new_warp(csn_warp *warp, const csn_store_options *optio
         CSN_TRY(csn_warp_use_digests(warp, err));
     }
     CSN_TRY(make(&known, &s, err));
-    s->guard_mappings = options->guard_mappings;
+    s->reads_rows = options->reads_rows;
     s->maps[0] = (mapping){.file = warp->trunk};
     caisson_status status =
         warp->digests != NULL ? CSN_NEW(s->dir->n, &s->is_checked, err) : CAISSON_OK;
@@ -254,9 +252,9 @@ static caisson_status read_block(csn_store *s, const csn_tensor *t, const uint8_
 }
 
 static caisson_status check_lost(const csn_store *s, caisson_error *err) {
-    for (uint32_t i = 0; i <= s->n_files; i++) {
+    for (uint32_t i = 0; i < s->n_files; i++) {
         uint64_t at;
-        const mapping *m = i < s->n_files ? &s->maps[i] : &s->rows;
+        const mapping *m = &s->maps[i];
         if (m->guard != NULL && csn_guard_is_lost(m->guard, &at)) {
             return CSN_FAIL(
                 err, CAISSON_E_IO, .file = m->file->path, .section = "data", CSN_AT(at),
@@ -273,8 +271,7 @@ static caisson_status check_tensor(csn_store *s, const csn_tensor *t, const uint
     if (s->is_checked == NULL || atomic_load_explicit(&s->is_checked[i], memory_order_relaxed)) {
         return CAISSON_OK;
     }
-    caisson_status status = s->warp != NULL ? csn_warp_check_tensor(s->warp, i, bytes, err)
-                                            : csn_cmf_check_tensor(s->cmf, i, bytes, err);
+    caisson_status status = csn_store_check(s, i, bytes, err);
     CSN_TRY(check_lost(s, err)); /* what was hashed were zeros */
     if (status == CAISSON_OK) {
         atomic_store_explicit(&s->is_checked[i], true, memory_order_relaxed);
@@ -388,46 +385,46 @@ caisson_status csn_store_weight(csn_store *s, csn_str name, csn_matrix *ret, cai
     return CAISSON_OK;
 }
 
-/* Only here and there a page is touched, and it need not stay. */
-static caisson_status map_rows(csn_store *s, csn_file *file, caisson_error *err) {
-    mapping m = {.file = file};
-    CSN_TRY(csn_file_size(file, &m.size, err));
-    CSN_TRY(file->ops->map(file, m.size, &m.base, err));
-#ifdef MADV_RANDOM
-    (void)madvise((void *)(uintptr_t)m.base, (size_t)m.size, MADV_RANDOM);
-#endif
-    s->rows = m;
-    return s->guard_mappings ? csn_guard_new(m.base, m.size, &s->rows.guard, err) : CAISSON_OK;
-}
-
 bool csn_store_has_rows(const csn_store *s, const csn_tensor *t) {
-    csn_warp_range ranges[2];
-    return s->warp == NULL ||
-           csn_warp_tensor_ranges(s->warp, (uint32_t)(t - s->dir->tensors), ranges) == 1;
+    csn_row_part parts[CSN_ROW_PARTS];
+    return s->reads_rows && csn_str_is(t->name, "model.embed_tokens.weight") &&
+           t->shape.n_dims == 2 && csn_row_parts(t->dtype, t->shape.dim[1], parts) > 0 &&
+           (s->trunk != NULL || csn_directory_find(s->dir, CSN_STR("lm_head.weight")) != NULL);
 }
 
-caisson_status csn_store_rows(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err) {
+static caisson_status check_in_file(const csn_store *s, const csn_tensor *t, caisson_error *err) {
+    uint32_t i = (uint32_t)(t - s->dir->tensors);
+    if (s->is_checked == NULL) {
+        return CAISSON_OK;
+    }
+    return s->warp != NULL ? csn_warp_check_in_file(s->warp, i, err)
+                           : csn_cmf_check_in_file(s->cmf, i, err);
+}
+
+caisson_status csn_store_rows(csn_store *s, csn_str name, csn_rows *ret, caisson_error *err) {
     const csn_tensor *t = csn_directory_find(s->dir, name);
-    if (s->trunk == NULL || s->is_dry || t == NULL || !csn_store_has_rows(s, t)) {
-        return csn_store_matrix(s, name, ret, err);
+    csn_matrix m;
+    if (t == NULL || !csn_store_has_rows(s, t)) {
+        CSN_TRY(csn_store_matrix(s, name, &m, err));
+        *ret = csn_rows_in_memory(&m);
+        return CAISSON_OK;
     }
-    CSN_TRY(find_tensor(s, name, &t, err));
-    csn_file *file = s->maps[t->i_file].file;
-    if (s->rows.base == NULL) {
-        CSN_TRY(map_rows(s, file, err));
+    if (!s->is_dry) {
+        CSN_TRY(check_in_file(s, t, err));
     }
-    if (file != s->rows.file) {
-        return csn_store_matrix(s, name, ret, err);
+    csn_warp_range ranges[2] = {{t->offset, t->nbytes}};
+    if (s->warp != NULL) {
+        (void)csn_warp_tensor_ranges(s->warp, (uint32_t)(t - s->dir->tensors), ranges);
     }
-    const uint8_t *bytes = s->rows.base + t->offset;
-    CSN_TRY(check_tensor(s, t, bytes, err));
-    *ret = csn_matrix_make(t->dtype, &t->shape, bytes, t->nbytes);
+    m = csn_matrix_make(t->dtype, &t->shape, NULL, t->nbytes);
+    *ret = csn_rows_in_file(&m, t->name, s->maps[t->i_file].file, ranges[0].offset,
+                            ranges[0].nbytes, ranges[1].offset);
     return CAISSON_OK;
 }
 
 bool csn_store_is_streamed(const csn_store *s, const csn_tensor *t) {
     uint32_t i = (uint32_t)(t - s->dir->tensors);
-    return (s->stream != NULL && csn_stream_has(s->stream, i)) ||
+    return csn_store_has_rows(s, t) || (s->stream != NULL && csn_stream_has(s->stream, i)) ||
            (s->trunk != NULL && csn_trunk_address(s->trunk, i) != NULL);
 }
 
@@ -449,9 +446,13 @@ caisson_status csn_store_read(csn_store *s, const csn_tensor *t, csn_matrix *ret
     return CAISSON_OK;
 }
 
-caisson_status csn_store_check(csn_store *s, uint32_t i_tensor, const uint8_t *bytes,
+caisson_status csn_store_check(const csn_store *s, uint32_t i_tensor, const uint8_t *bytes,
                                caisson_error *err) {
-    return check_tensor(s, &s->dir->tensors[i_tensor], bytes, err);
+    if (s->warp == NULL) {
+        return csn_cmf_check_tensor(s->cmf, i_tensor, bytes, err);
+    }
+    return s->warp->digests != NULL ? csn_warp_check_tensor(s->warp, i_tensor, bytes, err)
+                                    : CAISSON_OK;
 }
 
 caisson_status csn_store_guarded(csn_store *s, caisson_status (*fn)(void *ctx, caisson_error *err),

@@ -7,6 +7,7 @@
 
 #include "format/cmf/cmf.h"
 #include "format/warp/warp.h"
+#include "store/rows.h"
 
 typedef struct csn_store csn_store;
 
@@ -14,6 +15,7 @@ typedef struct csn_store_options {
     bool no_mmap;        /* read payloads into memory when first asked for */
     bool guard_mappings; /* SIGBUS inside our mappings becomes an error of the guarded call */
     bool verify;         /* hashes and digest of a tensor are checked when it is first asked for */
+    bool reads_rows;     /* the embedding is read row by row, where that is possible */
 } csn_store_options;
 
 /* Takes ownership of `cmf` on success. */
@@ -52,17 +54,20 @@ caisson_status csn_store_matrix(csn_store *s, csn_str name, csn_matrix *ret, cai
 caisson_status csn_store_weight(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err);
 /* What the scales of such a matrix take; 0: it has none. */
 uint64_t csn_store_scale_bytes(const csn_store *s, const csn_tensor *t);
-/* The same of a matrix of which few rows are read: with a trunk, its place in a mapping of the
- * file, where csn_store_has_rows; errors are those of mapping. */
-caisson_status csn_store_rows(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err);
+/* The same of the embedding, of which a token needs one row: with `reads_rows` it stays in its
+ * file, unless it is also the head and that stays in memory, or its dtype has no such rows
+ * (csn_row_parts). With `verify` all of it is read once, a piece at a time. */
+caisson_status csn_store_rows(csn_store *s, csn_str name, csn_rows *ret, caisson_error *err);
+/* True for a tensor that is read so. */
 bool csn_store_has_rows(const csn_store *s, const csn_tensor *t);
-/* True for a tensor that does not stay in memory: an expert's, or a layer's. */
+/* True for a tensor that does not stay in memory: an expert's, a layer's, the embedding. */
 bool csn_store_is_streamed(const csn_store *s, const csn_tensor *t);
 /* Such a tensor into memory of the caller's, who frees ret->data with csn_free_aligned. */
 caisson_status csn_store_read(csn_store *s, const csn_tensor *t, csn_matrix *ret,
                               caisson_error *err);
-/* With `verify`: the bytes of a tensor that somebody else has read, once. CAISSON_E_HASH. */
-caisson_status csn_store_check(csn_store *s, uint32_t i_tensor, const uint8_t *bytes,
+/* Bytes of a tensor that somebody else has read, against the stored hash and digest, where there
+ * are any. CAISSON_E_HASH. */
+caisson_status csn_store_check(const csn_store *s, uint32_t i_tensor, const uint8_t *bytes,
                                caisson_error *err);
 
 /* Runs fn(ctx) so that a page of the mapping that vanished (file cut while mapped) makes this call

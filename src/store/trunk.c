@@ -3,13 +3,11 @@
  * it is. Who reads them: trunk_read.c. */
 #include "store/trunk_internal.h"
 
-#include <errno.h>
-
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "store/stream.h"
 
-enum { ALIGN = 64, TICK_MS = 50, STALL_MS = 30000 };
+enum { ALIGN = 64 };
 
 /* The part that multiplies with the tensor; CSN_NO_PART: it is a vector, or not of the backbone. */
 static uint32_t find_part(const csn_trunk *t, const csn_tensor *tensor, csn_str head) {
@@ -52,9 +50,10 @@ static void add_ranges(csn_trunk *t, const csn_tensor *tensor, csn_trunk_part *p
 
 static caisson_status list_parts(csn_trunk *t, caisson_error *err) {
     const csn_directory *dir = csn_store_dir(t->store);
-    csn_str embed = CSN_STR("model.embed_tokens.weight");
     csn_str head = CSN_STR("lm_head.weight");
-    head = csn_directory_find(dir, head) != NULL ? head : embed;
+    if (csn_directory_find(dir, head) == NULL) {
+        head = CSN_STR("model.embed_tokens.weight");
+    }
     t->n_parts = csn_store_arch(t->store)->n_layers + 1;
     CSN_TRY(CSN_ARENA_NEW(&t->arena, t->n_parts, &t->parts, err));
     CSN_TRY(CSN_ARENA_NEW(&t->arena, 2 * (size_t)dir->n, &t->ranges, err));
@@ -67,9 +66,6 @@ static caisson_status list_parts(csn_trunk *t, caisson_error *err) {
         t->part_of[i] = find_part(t, tensor, head);
         if (t->part_of[i] != CSN_NO_PART) {
             counts[t->part_of[i]] += 2;
-        }
-        if (csn_str_eq(tensor->name, embed) && csn_store_has_rows(t->store, tensor)) {
-            t->i_embed = i;
         }
     }
     for (uint32_t i = 1; i < t->n_parts; i++) {
@@ -84,22 +80,23 @@ static caisson_status list_parts(csn_trunk *t, caisson_error *err) {
 }
 
 static void init_sync(csn_trunk *t) {
-    pthread_condattr_t attr;
     pthread_mutex_init(&t->turn, NULL);
     pthread_mutex_init(&t->mutex, NULL);
     pthread_cond_init(&t->work, NULL);
-    pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->done, &attr);
-    pthread_condattr_destroy(&attr);
+    csn_patience_cond_init(&t->done);
 }
 
-caisson_status csn_trunk_new(csn_store *store, csn_trunk **ret, caisson_error *err) {
+caisson_status csn_trunk_new(csn_store *store, bool verify, csn_trunk **ret, caisson_error *err) {
     csn_trunk *t;
+    csn_warp *w = csn_store_warp(store);
+    if (verify && w != NULL) {
+        CSN_TRY(csn_warp_use_digests(w, err));
+    }
     CSN_TRY(CSN_NEW(1, &t, err));
     t->store = store;
-    t->i_embed = UINT32_MAX;
-    t->stall_ms = STALL_MS;
+    t->verify = verify;
+    t->stall_ms = CSN_STALL_MS;
+    t->i_awaited = CSN_NO_PART;
     init_sync(t);
     for (int k = 0; k < CSN_TRUNK_SLOTS; k++) {
         t->holders[k] = CSN_NO_PART;
@@ -133,7 +130,7 @@ void csn_trunk_free(csn_trunk *t) {
 }
 
 bool csn_trunk_has(const csn_trunk *t, uint32_t i_tensor) {
-    return t->part_of[i_tensor] != CSN_NO_PART || i_tensor == t->i_embed;
+    return t->part_of[i_tensor] != CSN_NO_PART;
 }
 
 static uint64_t memory_of(const csn_trunk_part *p) {
@@ -253,58 +250,30 @@ static bool is_apart(const csn_trunk *t, uint32_t i, uint32_t next) {
     return next != i && (next < t->n_kept || i < t->n_kept || next % 2 != i % 2);
 }
 
-/* How long the caller has waited in vain. Moments are counted, not the clock: a process that was
- * stopped for a while has not waited. */
-typedef struct patience {
-    uint64_t n_blocks_done;
-    uint32_t quiet_ms;
-} patience;
-
-static caisson_status wait_moment(csn_trunk *t, patience *p, const csn_progress *progress,
-                                  caisson_error *err) {
-    pthread_mutex_unlock(&t->mutex); /* it is the host that is asked */
-    caisson_status status = csn_progress_tell(progress, "trunk", 0, 0, err);
-    pthread_mutex_lock(&t->mutex);
-    CSN_TRY(status);
-    p->quiet_ms = p->n_blocks_done == t->n_blocks_done ? p->quiet_ms : 0;
-    p->n_blocks_done = t->n_blocks_done;
-    if (p->quiet_ms >= t->stall_ms) {
-        return CSN_FAIL(err, CAISSON_E_IO, .section = "trunk",
-                        .what = "the disk does not answer (milliseconds)",
-                        CSN_VALUES(t->stall_ms, p->quiet_ms));
-    }
-    uint64_t until_ns = csn_now_ns() + TICK_MS * UINT64_C(1000000);
-    struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
-    if (pthread_cond_timedwait(&t->done, &t->mutex, &until) == ETIMEDOUT) {
-        p->quiet_ms += TICK_MS;
-    }
-    return CAISSON_OK;
-}
-
 /* With the mutex. */
 static caisson_status await(csn_trunk *t, uint32_t i, uint32_t next, const csn_progress *progress,
                             caisson_error *err) {
-    patience p = {t->n_blocks_done, 0};
-    bool is_coming = false;
-    for (;;) {
-        is_coming = is_coming || want(t, i);
-        if (is_coming && is_apart(t, i, next) && t->n_queued + 1 < CSN_TRUNK_QUEUE) {
+    csn_patience p = {.stall_ms = t->stall_ms, .section = "trunk", .stage = "trunk"};
+    while (!t->has_failed || t->parts[i].state == CSN_PART_READING) {
+        bool ignored;
+        if (want(t, i) && is_apart(t, i, next) && t->n_queued + 1 < CSN_TRUNK_QUEUE) {
             (void)want(t, next);
         }
-        csn_part_state state = t->parts[i].state;
-        if (is_coming && state == CSN_PART_FAILED) {
-            *err = t->error;
-            return err->code;
-        }
-        if (is_coming && state == CSN_PART_READY) {
+        if (t->parts[i].state == CSN_PART_READY) {
             return CAISSON_OK;
         }
-        CSN_TRY(wait_moment(t, &p, progress, err));
+        CSN_TRY(
+            csn_patience_wait(&p, &t->mutex, &t->done, &t->n_blocks_done, progress, &ignored, err));
     }
+    *err = t->error;
+    return err->code;
 }
 
 static caisson_status check(csn_trunk *t, uint32_t i, caisson_error *err) {
     const csn_trunk_part *p = &t->parts[i];
+    if (!t->verify) {
+        return CAISSON_OK;
+    }
     for (uint32_t k = p->first_range; k < p->first_range + p->n_ranges; k++) {
         uint32_t i_tensor = t->ranges[k].i_tensor;
         CSN_TRY(csn_store_check(t->store, i_tensor, csn_trunk_address(t, i_tensor), err));
@@ -317,7 +286,10 @@ caisson_status csn_trunk_use(csn_trunk *t, uint32_t i, uint32_t next, const csn_
     csn_trunk_part *p = &t->parts[i];
     pthread_mutex_lock(&t->mutex);
     uint64_t start = p->state == CSN_PART_READY ? 0 : csn_now_ns();
+    t->i_awaited = i;
+    t->has_failed = false;
     caisson_status status = await(t, i, next, progress, err);
+    t->i_awaited = CSN_NO_PART;
     t->stats.stall_ns += start != 0 ? csn_now_ns() - start : 0;
     bool is_new = status == CAISSON_OK && p->is_new;
     p->is_new = p->is_new && !is_new;
@@ -327,7 +299,7 @@ caisson_status csn_trunk_use(csn_trunk *t, uint32_t i, uint32_t next, const csn_
     }
     if (is_new && status != CAISSON_OK) {
         pthread_mutex_lock(&t->mutex);
-        p->state = CSN_PART_FAILED;
+        p->state = CSN_PART_ABSENT;
         pthread_mutex_unlock(&t->mutex);
     }
     return status;

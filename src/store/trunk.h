@@ -7,8 +7,6 @@
  * of an even number and one for odd ones, so that a part is read while its neighbour computes. A
  * part always comes to the same address: the plan's weights point there, and are good between
  * csn_trunk_use and the next one.
- *
- * Rows of the embedding table are read through a mapping of their file (csn_store_rows).
  */
 #ifndef CSN_STORE_TRUNK_H
 #define CSN_STORE_TRUNK_H
@@ -23,10 +21,12 @@ typedef struct csn_trunk_stats {
     uint64_t stall_ns;        /* the caller waited */
 } csn_trunk_stats;
 
-/* Places and sizes alone: nothing is opened, read or allocated for weights. */
-caisson_status csn_trunk_new(csn_store *store, csn_trunk **ret, caisson_error *err);
+/* Places and sizes alone: nothing is opened, read or allocated for weights. `verify`: what is read
+ * is compared, each time, with the hashes of its container: those of a .cmf, or the digests that
+ * lie beside a WARP trunk, whose files are compared here. */
+caisson_status csn_trunk_new(csn_store *store, bool verify, csn_trunk **ret, caisson_error *err);
 void csn_trunk_free(csn_trunk *t); /* NULL is fine; waits for reads under way */
-/* True for a tensor that has no memory of its own: of a part, or the embedding table. */
+/* True for a tensor that is of a part. */
 bool csn_trunk_has(const csn_trunk *t, uint32_t i_tensor);
 uint64_t csn_trunk_min_bytes(const csn_trunk *t); /* of the two slots */
 uint64_t csn_trunk_all_bytes(const csn_trunk *t); /* with which all parts stay */
@@ -44,7 +44,7 @@ const uint8_t *csn_trunk_address(const csn_trunk *t, uint32_t i_tensor);
 void csn_trunk_claim(csn_trunk *t);
 void csn_trunk_release(csn_trunk *t);
 /* Part i is in memory until the next call; part `next` is read meanwhile. Errors name the tensor,
- * and with it the layer: _IO, also for a disk that does not answer; _HASH where the store verifies;
+ * and with it the layer: _IO, also for a disk that does not answer; _HASH with `verify`;
  * _CANCELLED. The next call tries again. */
 caisson_status csn_trunk_use(csn_trunk *t, uint32_t i, uint32_t next, const csn_progress *progress,
                              caisson_error *err);

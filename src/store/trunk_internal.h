@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "base/arena.h"
+#include "store/patience.h"
 #include "store/trunk.h"
 
 enum {
@@ -21,12 +22,7 @@ typedef struct csn_trunk_range { /* of a tensor's bytes */
     uint64_t at; /* in the part's memory */
 } csn_trunk_range;
 
-typedef enum csn_part_state {
-    CSN_PART_ABSENT,
-    CSN_PART_READING,
-    CSN_PART_READY,
-    CSN_PART_FAILED
-} csn_part_state;
+typedef enum csn_part_state { CSN_PART_ABSENT, CSN_PART_READING, CSN_PART_READY } csn_part_state;
 
 typedef struct csn_trunk_part {
     uint32_t first_range, n_ranges;
@@ -34,7 +30,7 @@ typedef struct csn_trunk_part {
     uint8_t *memory; /* its own, or a slot */
     csn_part_state state;
     bool is_new;     /* not yet checked */
-    bool has_failed; /* while it is read */
+    bool has_failed; /* while it is read: it will be absent again */
     uint32_t i_range, n_in_flight;
     uint64_t begun_bytes; /* of range i_range */
 } csn_trunk_part;
@@ -46,6 +42,7 @@ typedef struct csn_trunk_file {
 
 struct csn_trunk {
     csn_store *store;
+    bool verify;
     csn_arena arena;
     csn_trunk_file *files;
     uint32_t n_files;
@@ -54,7 +51,6 @@ struct csn_trunk {
     csn_trunk_range *ranges; /* of all parts, one after another */
     uint32_t *part_of;       /* [dir.n] CSN_NO_PART: of none */
     uint64_t *at;            /* [dir.n] in the part's memory */
-    uint32_t i_embed;        /* tensor that is read by rows; UINT32_MAX: none */
     uint8_t *slots[CSN_TRUNK_SLOTS];
     uint32_t stall_ms;
     char io_text[256];
@@ -67,7 +63,11 @@ struct csn_trunk {
     uint32_t queue[CSN_TRUNK_QUEUE], n_queued;
     uint64_t n_blocks_done; /* grows as long as the disk gives something */
     csn_trunk_stats stats;
-    caisson_error error; /* of the part that failed last */
+    uint32_t i_awaited;  /* the part that the caller waits for; CSN_NO_PART */
+    bool has_failed;     /* that part */
+    caisson_error error; /* of its first block that failed, in the order of its memory; what failed
+                          * of other parts will be told when they are awaited and fail again */
+    const uint8_t *failed_at;
     bool is_stopping;
     uint32_t n_readers;
     pthread_t readers[CSN_TRUNK_READERS];

@@ -69,20 +69,30 @@ static bool next_block(csn_trunk *t, block *ret) {
     return true;
 }
 
-static void block_done(csn_trunk *t, const block *b, caisson_status status, caisson_error *err) {
+static void note_failure(csn_trunk *t, const block *b, const caisson_error *err) {
+    if (b->i_part != t->i_awaited || (t->has_failed && t->failed_at < b->to)) {
+        return;
+    }
+    t->error = *err;
+    csn_error_section(&t->error, "trunk");
+    csn_error_tensor(&t->error, csn_store_dir(t->store)->tensors[b->i_tensor].name);
+    t->has_failed = true;
+    t->failed_at = b->to;
+}
+
+static void block_done(csn_trunk *t, const block *b, caisson_status status,
+                       const caisson_error *err) {
     csn_trunk_part *p = &t->parts[b->i_part];
     t->n_blocks_done++;
     p->n_in_flight--;
-    if (status != CAISSON_OK && !p->has_failed) {
-        csn_error_section(err, "trunk");
-        csn_error_tensor(err, csn_store_dir(t->store)->tensors[b->i_tensor].name);
-        t->error = *err;
+    if (status != CAISSON_OK) {
+        note_failure(t, b, err);
         p->has_failed = true;
         p->i_range = p->first_range + p->n_ranges;
         unqueue(t, b->i_part);
     }
     if (p->n_in_flight == 0 && p->i_range == p->first_range + p->n_ranges) {
-        p->state = p->has_failed ? CSN_PART_FAILED : CSN_PART_READY;
+        p->state = p->has_failed ? CSN_PART_ABSENT : CSN_PART_READY;
         p->is_new = true;
         pthread_cond_signal(&t->done);
     }

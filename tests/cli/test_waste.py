@@ -228,6 +228,18 @@ class Verify(tool.Case):
             for at in places:
                 self.flip(name, at)
 
+    def test_verify_records_sees_layers_that_are_streamed(self):
+        eval_it = ("eval", self.waste, "--tokens", "3,7,11", "--verify-records", "--stream-trunk",
+                   "--budget", "8M")
+        self.flip("trunk.bin", 40000)
+        self.ok(*eval_it)  # nothing covers it
+        self.flip("trunk.bin", 40000)
+        self.ok("verify", "--write-digests", self.waste)
+        self.ok(*eval_it)
+        self.flip("trunk.bin", 40000)
+        self.assertIn("model.layers.0.", self.fails(tool.FAILED, *eval_it).err)
+        self.ok(*(a for a in eval_it if a != "--verify-records"))
+
     def test_damage_is_not_sealed(self):
         self.flip("experts-L1.bin", 100)
         self.fails(tool.FAILED, "verify", "--write-digests", self.waste)

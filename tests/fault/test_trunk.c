@@ -8,6 +8,7 @@
 
 #include "fault/faulty_fs.h"
 #include "store/trunk.h"
+#include "support/warp_golden.h"
 
 #define CONTAINER CSN_SOURCE_DIR "/tests/golden/warp/vq3r-base.waste"
 
@@ -18,7 +19,7 @@ static csn_store *open_store(csn_fs *fs, bool verify) {
     csn_trunk *trunk;
     ASSERT_OK(csn_warp_open(fs, CONTAINER, NULL, &w, &err), &err);
     ASSERT_OK(csn_store_new_warp(w, &(csn_store_options){.verify = verify}, &store, &err), &err);
-    ASSERT_OK(csn_trunk_new(store, &trunk, &err), &err);
+    ASSERT_OK(csn_trunk_new(store, false, &trunk, &err), &err);
     csn_store_set_trunk(store, trunk);
     return store;
 }
@@ -53,6 +54,24 @@ static void check_part(csn_store *store, csn_store *whole, uint32_t i) {
         }
     }
     assert_true(n > 0);
+}
+
+/* In the order of the part's memory. */
+static const char *first_tensor_of(csn_store *store, uint32_t i) {
+    static char name[160];
+    const csn_directory *dir = csn_store_dir(store);
+    const uint8_t *first = NULL;
+    char prefix[32];
+    (void)snprintf(prefix, sizeof(prefix), "model.layers.%u.", (unsigned)i);
+    for (uint32_t k = 0; k < dir->n; k++) {
+        const uint8_t *at = csn_trunk_address(csn_store_trunk(store), k);
+        if (at != NULL && csn_str_starts(dir->tensors[k].name, csn_str_from(prefix)) &&
+            (first == NULL || at < first)) {
+            first = at;
+            (void)snprintf(name, sizeof(name), "%.*s", CSN_STR_ARGS(dir->tensors[k].name));
+        }
+    }
+    return name;
 }
 
 static void every_read_that_fails_names_its_layer(void **state) {
@@ -156,6 +175,70 @@ static void where_direct_reads_are_refused_the_page_cache_serves(void **state) {
     csn_store_free(whole);
 }
 
+/* Whichever of the two is told of first, and whatever fails of it. */
+static void of_two_layers_that_fail_the_one_that_is_wanted_is_named(void **state) {
+    (void)state;
+    for (int i = 0; i < 30; i++) {
+        faulty_fs f;
+        caisson_error err;
+        faulty_fs_init(&f, csn_fs_os());
+        f.kinds = FAULTY_READ;
+        csn_store *store = open_store(&f.base, false);
+        csn_trunk *t = csn_store_trunk(store);
+        start(store, i % 2 == 0 ? CSN_EXPERT_IO_AUTO : CSN_EXPERT_IO_BUFFERED);
+        f.n = 0;
+        f.fail_at = 0;
+        f.stays_broken = true;
+        for (uint32_t part = 1; part < 3; part++) {
+            ASSERT_STATUS(csn_trunk_use(t, part, part + 1, NULL, &err), CAISSON_E_IO);
+            assert_string_equal(err.tensor, first_tensor_of(store, part));
+        }
+        f.fail_at = -1;
+        ASSERT_OK(csn_trunk_use(t, 1, 2, NULL, &err), &err);
+        csn_store_free(store);
+    }
+}
+
+/* Each time that it is read, by the digests that lie beside the trunk; without them nothing is
+ * compared. */
+static void with_verify_a_layer_is_compared_whenever_it_is_read(void **state) {
+    (void)state;
+    for (int has_digests = 0; has_digests < 2; has_digests++) {
+        memory_fs fs;
+        caisson_error err;
+        csn_warp *w;
+        csn_store *store;
+        csn_trunk *t;
+        memory_fs_init(&fs);
+        warp_load(&fs, "vq3r-base.waste");
+        ASSERT_OK(csn_warp_open(&fs.base, "m.waste", NULL, &w, &err), &err);
+        if (has_digests) {
+            ASSERT_OK(csn_warp_write_digests(w, NULL, &err), &err);
+        }
+        ASSERT_OK(csn_store_new_warp(w, &(csn_store_options){0}, &store, &err), &err);
+        ASSERT_OK(csn_trunk_new(store, true, &t, &err), &err);
+        csn_store_set_trunk(store, t);
+        start(store, CSN_EXPERT_IO_BUFFERED);
+        for (int i = 0; i < 2; i++) {
+            ASSERT_OK(csn_trunk_use(t, 0, 0, NULL, &err), &err);
+            ASSERT_OK(csn_trunk_use(t, 2, 2, NULL, &err), &err);
+        }
+        const csn_tensor *damaged =
+            csn_directory_find(csn_store_dir(store), csn_str_from(first_tensor_of(store, 0)));
+        warp_node(&fs, "trunk.bin")->bytes[damaged->offset + 5] ^= 1;
+        ASSERT_STATUS(csn_trunk_use(t, 0, 0, NULL, &err),
+                      has_digests ? CAISSON_E_HASH : CAISSON_OK);
+        if (has_digests) {
+            assert_string_equal(err.tensor, first_tensor_of(store, 0));
+        }
+        warp_node(&fs, "trunk.bin")->bytes[damaged->offset + 5] ^= 1;
+        ASSERT_OK(csn_trunk_use(t, 2, 2, NULL, &err), &err);
+        ASSERT_OK(csn_trunk_use(t, 0, 0, NULL, &err), &err);
+        csn_store_free(store);
+        memory_fs_done(&fs);
+    }
+}
+
 static bool stop(void *ctx, const char *stage, uint64_t done, uint64_t total) {
     (void)stage;
     (void)done;
@@ -193,6 +276,8 @@ int main(void) {
         cmocka_unit_test(a_part_read_ahead_in_vain_is_read_again),
         cmocka_unit_test(short_reads_are_put_together),
         cmocka_unit_test(where_direct_reads_are_refused_the_page_cache_serves),
+        cmocka_unit_test(of_two_layers_that_fail_the_one_that_is_wanted_is_named),
+        cmocka_unit_test(with_verify_a_layer_is_compared_whenever_it_is_read),
         cmocka_unit_test(a_silent_disk_and_a_host_that_gives_up),
     };
     return cmocka_run_group_tests_name("fault trunk", tests, NULL, NULL);

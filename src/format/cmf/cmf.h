@@ -244,6 +244,8 @@ caisson_status csn_cmf_check_section(const csn_cmf *c, int section, csn_str byte
  * in an error of the caller's. Any thread. */
 caisson_status csn_cmf_check_tensor(const csn_cmf *c, uint32_t i, const void *bytes,
                                     caisson_error *err);
+/* The same of a payload that nobody keeps in memory: it is read, a piece at a time. */
+caisson_status csn_cmf_check_in_file(const csn_cmf *c, uint32_t i, caisson_error *err);
 
 /* ---- writing ----
  * Tensors are streamed behind a reserved gap, header and directory are written last; memory does

@@ -223,25 +223,78 @@ caisson_status csn_cmf_check_section(const csn_cmf *c, int section, csn_str byte
                : CAISSON_OK;
 }
 
-caisson_status csn_cmf_check_tensor(const csn_cmf *c, uint32_t i, const void *bytes,
-                                    caisson_error *err) {
-    const csn_tensor *t = &c->dir.tensors[i];
-    for (uint32_t k = 0; k < t->i_file; k++) { /* i counts in the tensor's own file from here on */
-        i -= csn_cmf_file_of(c, k)->n_own;
+/* The file of tensor *i, which counts in that file alone from then on. */
+static const csn_cmf *file_of(const csn_cmf *c, uint32_t *i) {
+    uint32_t i_file = c->dir.tensors[*i].i_file;
+    for (uint32_t k = 0; k < i_file; k++) {
+        *i -= csn_cmf_file_of(c, k)->n_own;
     }
-    c = csn_cmf_file_of(c, t->i_file);
-    csn_fail_args a = {.file = c->file->path,
+    return csn_cmf_file_of(c, i_file);
+}
+
+static const uint8_t *stored_digest(const csn_cmf *file, uint32_t i) {
+    return file->tensor_digests != NULL ? file->tensor_digests + (size_t)i * CSN_DIGEST_BYTES
+                                        : NULL;
+}
+
+static caisson_status compare_tensor(const csn_cmf *file, const csn_tensor *t, uint64_t hash,
+                                     const uint8_t *stored, const uint8_t *digest,
+                                     caisson_error *err) {
+    csn_fail_args a = {.file = file->file->path,
                        .section = csn_cmf_section_names[CSN_CMF_DATA],
                        .tensor = t->name,
                        CSN_RANGE(t->offset, t->nbytes)};
-    const uint8_t *stored =
-        c->tensor_digests != NULL ? c->tensor_digests + (size_t)i * CSN_DIGEST_BYTES : NULL;
+    return compare(a, t->hash, hash, stored, digest, err) ? CAISSON_E_HASH : CAISSON_OK;
+}
+
+caisson_status csn_cmf_check_tensor(const csn_cmf *c, uint32_t i, const void *bytes,
+                                    caisson_error *err) {
+    const csn_tensor *t = &c->dir.tensors[i];
+    const csn_cmf *file = file_of(c, &i);
+    const uint8_t *stored = stored_digest(file, i);
     uint8_t digest[CSN_DIGEST_BYTES];
     if (stored != NULL) {
         csn_digest(bytes, (size_t)t->nbytes, digest);
     }
-    uint64_t hash = csn_hash64(bytes, (size_t)t->nbytes);
-    return compare(a, t->hash, hash, stored, digest, err) ? CAISSON_E_HASH : CAISSON_OK;
+    return compare_tensor(file, t, csn_hash64(bytes, (size_t)t->nbytes), stored, digest, err);
+}
+
+/* pieces [csn_digest_n_pieces(t->nbytes)][CSN_DIGEST_BYTES]; buffer [BLOCK] */
+static caisson_status hash_file(csn_file *f, const csn_tensor *t, uint8_t *buffer, uint8_t *pieces,
+                                uint64_t *ret, caisson_error *err) {
+    csn_hash64_state hash;
+    csn_hash64_init(&hash);
+    csn_digest_piece("", 0, pieces);
+    for (uint64_t at = 0; at < t->nbytes; at += BLOCK) {
+        size_t n = t->nbytes - at < BLOCK ? (size_t)(t->nbytes - at) : BLOCK;
+        CSN_TRY(csn_file_read_at(f, t->offset + at, buffer, n, err));
+        csn_hash64_add(&hash, buffer, n);
+        csn_digest_piece(buffer, n, pieces + at / BLOCK * CSN_DIGEST_BYTES);
+    }
+    *ret = csn_hash64_end(&hash);
+    return CAISSON_OK;
+}
+
+caisson_status csn_cmf_check_in_file(const csn_cmf *c, uint32_t i, caisson_error *err) {
+    const csn_tensor *t = &c->dir.tensors[i];
+    const csn_cmf *file = file_of(c, &i);
+    size_t n_pieces = csn_digest_n_pieces(t->nbytes);
+    uint64_t hash;
+    uint8_t *memory;
+    n_pieces += n_pieces == 0;
+    CSN_TRY(CSN_NEW(BLOCK + n_pieces * CSN_DIGEST_BYTES, &memory, err));
+    uint8_t *pieces = memory + BLOCK;
+    caisson_status status = hash_file(file->file, t, memory, pieces, &hash, err);
+    if (status == CAISSON_OK) {
+        uint8_t digest[CSN_DIGEST_BYTES];
+        csn_digest_join(pieces, n_pieces, digest);
+        status = compare_tensor(file, t, hash, stored_digest(file, i), digest, err);
+    }
+    if (status != CAISSON_OK) {
+        csn_error_tensor(err, t->name);
+    }
+    csn_free(memory);
+    return status;
 }
 
 static caisson_status run(struct job *j, csn_pool *pool, caisson_error *err) {

@@ -315,11 +315,31 @@ caisson_status csn_warp_use_digests(csn_warp *w, caisson_error *err) {
     return status;
 }
 
+static caisson_status compare_tensor(const csn_warp *w, uint32_t i, const csn_warp_source *s,
+                                     const uint8_t got[CSN_DIGEST_BYTES], caisson_error *err) {
+    return csn_warp_compare_digest(s, "trunk", w->dir.tensors[i].name,
+                                   w->digests->tensors + (size_t)i * CSN_DIGEST_BYTES, got, err);
+}
+
 caisson_status csn_warp_check_tensor(const csn_warp *w, uint32_t i, const void *bytes,
                                      caisson_error *err) {
     uint8_t got[CSN_DIGEST_BYTES];
     csn_warp_source s = csn_warp_digest_source_tensor(w, i);
     csn_digest(bytes, (size_t)w->dir.tensors[i].nbytes, got);
-    return csn_warp_compare_digest(&s, "trunk", w->dir.tensors[i].name,
-                                   w->digests->tensors + (size_t)i * CSN_DIGEST_BYTES, got, err);
+    return compare_tensor(w, i, &s, got, err);
+}
+
+caisson_status csn_warp_check_in_file(const csn_warp *w, uint32_t i, caisson_error *err) {
+    uint8_t got[CSN_DIGEST_BYTES];
+    uint8_t *buffer;
+    csn_warp_source s = csn_warp_digest_source_tensor(w, i);
+    CSN_TRY(csn_alloc_aligned(CSN_DIGEST_PIECE, (void **)&buffer, err));
+    caisson_status status = csn_warp_digest(&s, buffer, got, err);
+    if (status == CAISSON_OK) {
+        status = compare_tensor(w, i, &s, got, err);
+    } else {
+        csn_error_tensor(err, w->dir.tensors[i].name);
+    }
+    csn_free_aligned(buffer);
+    return status;
 }

@@ -127,6 +127,8 @@ caisson_status csn_warp_use_digests(csn_warp *w, caisson_error *err);
  * out; w->digests is there. CAISSON_E_HASH. Any thread. */
 caisson_status csn_warp_check_tensor(const csn_warp *w, uint32_t i, const void *bytes,
                                      caisson_error *err);
+/* The same of a payload that nobody keeps in memory: it is read, a piece at a time. */
+caisson_status csn_warp_check_in_file(const csn_warp *w, uint32_t i, caisson_error *err);
 /* Writes the digests of what lies in the directory, in place of older ones. */
 caisson_status csn_warp_write_digests(csn_warp *w, const csn_progress *progress,
                                       caisson_error *err);

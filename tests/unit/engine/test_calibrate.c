@@ -80,7 +80,7 @@ static void the_first_layer_reads_the_normed_embeddings(void **state) {
     for (int t = 0; t < N; t++) {
         float x[1024];
         double square = 0;
-        p->embed.dtype->decode(&p->embed, (uint64_t)ids[t] * p->hidden, p->hidden, x);
+        p->embed.m.dtype->decode(&p->embed.m, (uint64_t)ids[t] * p->hidden, p->hidden, x);
         for (uint32_t i = 0; i < p->hidden; i++) {
             square += (double)x[i] * (double)x[i];
         }

@@ -48,9 +48,10 @@ static csn_model *open_model(const char *path, const struct how *how) {
     csn_store *store;
     csn_model *m = NULL;
     caisson_error err = {0};
+    csn_store_options options = {.no_mmap = how->no_mmap,
+                                 .reads_rows = how->n_cached > 0 || how->streams_trunk};
     tiny_check(csn_cmf_open(csn_fs_os(), path, &cmf, &err), &err);
-    tiny_check(csn_store_new(cmf, &(csn_store_options){.no_mmap = how->no_mmap}, &store, &err),
-               &err);
+    tiny_check(csn_store_new(cmf, &options, &store, &err), &err);
     if (how->n_cached > 0) {
         csn_stream *stream;
         uint64_t cache_bytes = how->n_cached * expert_bytes(cmf);
@@ -63,7 +64,7 @@ static csn_model *open_model(const char *path, const struct how *how) {
     }
     if (how->streams_trunk) {
         csn_trunk *trunk;
-        tiny_check(csn_trunk_new(store, &trunk, &err), &err);
+        tiny_check(csn_trunk_new(store, false, &trunk, &err), &err);
         csn_store_set_trunk(store, trunk);
         uint64_t bytes = csn_trunk_min_bytes(trunk) + how->trunk_bytes;
         tiny_check(csn_trunk_start(trunk, bytes, how->io, &err), &err);

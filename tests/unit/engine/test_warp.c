@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "engine/saved.h"
+#include "fault/faulty_fs.h"
 #include "store/usage.h"
 #include "support/temp_dir.h"
 #include "support/tiny_model.h"
@@ -26,18 +27,21 @@ struct how {
     uint64_t cache_bytes; /* 0: everything fits */
     csn_expert_io io;
     bool looks_ahead, at_once;
+    bool reads_rows;
     bool streams_trunk; /* two layers of it in memory */
     unsigned n_threads;
 };
 
-static csn_model *open_path(const char *path, const struct how *how) {
+static csn_model *open_path(csn_fs *fs, const char *path, const struct how *how) {
     csn_warp *w;
     csn_store *store;
     csn_stream *stream;
     csn_model *m = NULL;
     caisson_error err = {0};
-    tiny_check(csn_warp_open(csn_fs_os(), path, NULL, &w, &err), &err);
-    tiny_check(csn_store_new_warp(w, &(csn_store_options){0}, &store, &err), &err);
+    tiny_check(csn_warp_open(fs, path, NULL, &w, &err), &err);
+    tiny_check(
+        csn_store_new_warp(w, &(csn_store_options){.reads_rows = how->reads_rows}, &store, &err),
+        &err);
     uint64_t cache_bytes = how->cache_bytes != 0 ? how->cache_bytes : 1 << 20;
     csn_stream_options so = {.experts = {.cache_bytes = cache_bytes, .io = how->io},
                              .looks_ahead = how->looks_ahead,
@@ -46,7 +50,7 @@ static csn_model *open_path(const char *path, const struct how *how) {
     csn_store_set_stream(store, stream);
     if (how->streams_trunk) {
         csn_trunk *trunk;
-        tiny_check(csn_trunk_new(store, &trunk, &err), &err);
+        tiny_check(csn_trunk_new(store, false, &trunk, &err), &err);
         csn_store_set_trunk(store, trunk);
         tiny_check(csn_trunk_start(trunk, csn_trunk_min_bytes(trunk), how->io, &err), &err);
     }
@@ -57,7 +61,7 @@ static csn_model *open_path(const char *path, const struct how *how) {
 static csn_model *open_model(const char *name, const struct how *how) {
     char path[512];
     snprintf(path, sizeof(path), GOLDEN "%s.waste", name);
-    return open_path(path, how);
+    return open_path(csn_fs_os(), path, how);
 }
 
 struct answer {
@@ -405,7 +409,7 @@ static void usage_saves_reads(void **state) {
     tiny_check(csn_fs_os()->ops->list(csn_fs_os(), GOLDEN "vq3r-odd.waste", copy_file, dir, &err),
                &err);
     for (int i = 0; i < 2; i++) {
-        csn_model *m = open_path(dir, &how);
+        csn_model *m = open_path(csn_fs_os(), dir, &how);
         csn_stream *stream = csn_store_stream(csn_model_store(m));
         tiny_check(csn_stream_recall(stream, csn_fs_os(), NULL, &err), &err);
         csn_session *s = new_session(m, CSN_KV_F32);
@@ -419,18 +423,44 @@ static void usage_saves_reads(void **state) {
     assert_int_equal(misses[1], 0); /* all that the prompt wants was there */
 }
 
+/* A row of the embedding that the disk does not give ends one answer, not the model. */
+static void a_bad_row_ends_one_answer(void **state) {
+    static const int32_t next[] = {77, 9};
+    (void)state;
+    faulty_fs f;
+    struct answer want;
+    caisson_error err = {0};
+    faulty_fs_init(&f, csn_fs_os());
+    run("vq3r-base", CSN_COMPUTE_F32, &(struct how){.n_threads = 1}, &want);
+    csn_model *m = open_path(&f.base, GOLDEN "vq3r-base.waste", &(struct how){.reads_rows = true});
+    csn_session *s = new_session(m, CSN_KV_F32);
+    eval(s, prompt, 3);
+    f.kinds = FAULTY_READ;
+    f.n = 0;
+    f.fail_at = 2; /* of the second row the codes */
+    assert_int_equal(csn_session_eval(s, next, 2, false, NULL, NULL, NULL, &err), CAISSON_E_IO);
+    assert_string_equal(err.tensor, "model.embed_tokens.weight, row 9");
+    f.fail_at = -1;
+    assert_int_equal(csn_session_n_past(s), 3);
+    eval(s, prompt + 3, N_PROMPT - 3);
+    assert_memory_equal(csn_session_logits(s, 0), want.first, want.n_vocab * sizeof(float));
+    csn_session_free(s);
+    csn_model_free(m);
+    assert_int_equal(f.n_open, 0);
+}
+
 /* ---- placement ---- */
 
 static void same_bits_however_it_is_run(void **state) {
     static const char *const names[] = {"vq3r-base", "vq2r", "vq4p-k3", "vq3r-rope"};
     static const struct how hows[] = {
         {.n_threads = 2},
-        {.n_threads = 3, .at_once = true},
-        {.cache_bytes = 4 * RECORD, .n_threads = 1, .looks_ahead = true},
+        {.n_threads = 3, .at_once = true, .reads_rows = true},
+        {.cache_bytes = 4 * RECORD, .n_threads = 1, .looks_ahead = true, .reads_rows = true},
         {.cache_bytes = 6 * RECORD, .n_threads = 2, .looks_ahead = true, .at_once = true},
         {.cache_bytes = 4 * RECORD, .n_threads = 2, .io = CSN_EXPERT_IO_THREADS, .at_once = true},
         {.cache_bytes = 8 * RECORD, .n_threads = 1, .io = CSN_EXPERT_IO_BUFFERED},
-        {.n_threads = 2, .streams_trunk = true, .looks_ahead = true},
+        {.n_threads = 2, .streams_trunk = true, .looks_ahead = true, .reads_rows = true},
         {.cache_bytes = 4 * RECORD,
          .n_threads = 3,
          .streams_trunk = true,
@@ -481,6 +511,7 @@ int main(void) {
         cmocka_unit_test(other_models_are_not_saved),
         cmocka_unit_test(reads_and_bytes_of_a_token),
         cmocka_unit_test(usage_saves_reads),
+        cmocka_unit_test(a_bad_row_ends_one_answer),
         cmocka_unit_test(same_bits_however_it_is_run),
     };
     return cmocka_run_group_tests(tests, read_answers, free_answers);
