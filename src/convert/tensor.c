@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "convert/source_synth.h"
 #include "convert/source_warp.h"
+#include "store/rows.h"
 
 enum { F8_BLOCK = 128, CHECK_GRAIN = 4096 };
 
@@ -231,15 +232,21 @@ caisson_status csn_tensor_alloc_f32(const csn_convert_item *item, float **ret, u
     return CAISSON_OK;
 }
 
-/* Two stacks of matrices, a head's keys turned and its values, as rows of each head in turn. */
+/* Two stacks of matrices, a head's keys turned and its values, as rows of each head in turn; the
+ * item is a number of whole heads. */
 static caisson_status read_kv_b(const csn_source *s, const csn_convert_item *item, csn_pool *pool,
                                 csn_buf *buf, const csn_tensor_watch *watch, float *out,
                                 caisson_error *err) {
-    const uint64_t n_heads = item->source->shape.dim[0], n_latent = item->shape.dim[1];
+    const uint64_t n_latent = item->shape.dim[1];
     const uint64_t n_keys = item->source->shape.dim[2], n_values = item->values->shape.dim[1];
-    const csn_convert_item halves[2] = {
-        {.source = item->source, .shape = {2, {n_heads * n_latent, n_keys}}},
-        {.source = item->values, .shape = {2, {n_heads * n_values, n_latent}}}};
+    const uint64_t head0 = item->row0 / (n_keys + n_values);
+    const uint64_t n_heads = item->shape.dim[0] / (n_keys + n_values);
+    const csn_convert_item halves[2] = {{.source = item->source,
+                                         .row0 = head0 * n_latent,
+                                         .shape = {2, {n_heads * n_latent, n_keys}}},
+                                        {.source = item->values,
+                                         .row0 = head0 * n_values,
+                                         .shape = {2, {n_heads * n_values, n_latent}}}};
     float *x = NULL;
     CSN_TRY(CSN_NEW((size_t)(n_heads * n_latent * (n_keys + n_values)), &x, err));
     float *values = x + n_heads * n_latent * n_keys;
@@ -261,9 +268,52 @@ static caisson_status read_kv_b(const csn_source *s, const csn_convert_item *ite
     return status;
 }
 
-bool csn_tensor_has_rows(const csn_source *s, const csn_convert_item *item) {
-    return s->cmf == NULL && s->warp == NULL && !s->is_synth && item->values == NULL &&
-           item->permute == 0 && item->shape.n_dims == 2;
+/* Rows of a container of ours, whose payloads have parts. */
+static bool find_rows(const csn_source *s, const csn_tensor *t, csn_rows *ret) {
+    csn_row_part parts[CSN_ROW_PARTS];
+    csn_warp_range ranges[2] = {{t->offset, t->nbytes}};
+    bool is_expert = s->warp != NULL && t->i_file > 0; /* coded, and never large */
+    if (is_expert || t->shape.n_dims != 2 || csn_row_parts(t->dtype, t->shape.dim[1], parts) == 0) {
+        return false;
+    }
+    if (s->warp != NULL) {
+        (void)csn_warp_tensor_ranges(s->warp, (uint32_t)(t - s->dir->tensors), ranges);
+    }
+    csn_matrix m = csn_matrix_make(t->dtype, &t->shape, NULL, t->nbytes);
+    *ret = csn_rows_in_file(&m, t->name, s->files[t->i_file], ranges[0].offset, ranges[0].nbytes,
+                            ranges[1].offset);
+    return true;
+}
+
+/* The hash of a .cmf is of the whole payload: it is checked with the first of the rows. */
+static caisson_status read_rows(const csn_source *s, const csn_convert_item *item,
+                                const csn_rows *rows, csn_pool *pool, csn_buf *buf,
+                                const csn_tensor_watch *watch, piece *p, caisson_error *err) {
+    const csn_tensor *t = item->source;
+    uint64_t nbytes = csn_rows_nbytes(rows, item->shape.dim[0]);
+    if (s->cmf != NULL && item->row0 == 0) {
+        CSN_TRY(csn_cmf_check_in_file(s->cmf, (uint32_t)(t - s->dir->tensors), err));
+    }
+    buf->len = 0;
+    CSN_TRY(csn_buf_reserve(buf, (size_t)nbytes, err));
+    CSN_TRY(csn_rows_fetch(rows, item->row0, item->shape.dim[0], (uint8_t *)buf->ptr, &p->m, err));
+    p->n_rows = p->m.rows;
+    p->cols = p->m.cols;
+    csn_pool_run(pool, decode_rows, p);
+    CSN_TRY(fail_if_bad(p, t, err));
+    return watch->fn(watch->ctx, nbytes, err);
+}
+
+uint64_t csn_tensor_row_unit(const csn_source *s, const csn_convert_item *item) {
+    csn_rows ignored;
+    if (s->is_synth || item->permute != 0 || item->shape.n_dims != 2) {
+        return 0;
+    }
+    if (item->values != NULL) {
+        return item->source->shape.dim[2] + item->values->shape.dim[1];
+    }
+    bool is_ours = s->cmf != NULL || s->warp != NULL;
+    return !is_ours || find_rows(s, item->source, &ignored) ? 1 : 0;
 }
 
 caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *item,
@@ -271,6 +321,12 @@ caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *
                                    float *out, caisson_error *err) {
     piece p = {.permute = item->permute, .add = item->add, .cut_row = item->cut_row, .out = out};
     float *scales = NULL;
+    csn_rows rows;
+    bool is_cut =
+        (s->cmf != NULL || s->warp != NULL) && item->shape.dim[0] < item->source->shape.dim[0];
+    if (is_cut && find_rows(s, item->source, &rows)) {
+        return read_rows(s, item, &rows, pool, buf, watch, &p, err);
+    }
     if (s->cmf != NULL) {
         return read_whole_f32(s, item->source, pool, buf, watch, &p, err);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One tensor of a plan as f32: read in pieces, decoded, rows turned into our order, block scales
- * and offsets applied. Those of a .cmf, whose scales lie apart from their codes, are read whole. */
+ * and offsets applied. */
 #ifndef CSN_CONVERT_TENSOR_H
 #define CSN_CONVERT_TENSOR_H
 
@@ -12,8 +12,8 @@ typedef struct csn_tensor_watch {
     void *ctx;
 } csn_tensor_watch;
 
-/* out: [count of item->shape]. `piece`: scratch that grows to CSN_PIECE_BYTES (of a .cmf,
- * to the size of its largest tensor). A value that is not
+/* out: [count of item->shape]. `piece`: scratch that grows to CSN_PIECE_BYTES (of a .cmf
+ * or a WARP trunk, to the size of what is asked for). A value that is not
  * finite is refused with its index (CAISSON_E_PARSE). */
 enum { CSN_PIECE_BYTES = 8 << 20 };
 caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *item,
@@ -31,9 +31,9 @@ caisson_status csn_tensor_encode(const csn_dtype *to, const csn_shape *shape, co
 caisson_status csn_tensor_read_payload(const csn_source *s, const csn_tensor *t,
                                        const csn_tensor_watch *watch, csn_buf *ret,
                                        caisson_error *err);
-/* True for a matrix of which csn_tensor_read_f32 reads some rows alone, when the item has fewer
- * rows (shape.dim[0]) from another on (row0). */
-bool csn_tensor_has_rows(const csn_source *s, const csn_convert_item *item);
+/* Of a matrix csn_tensor_read_f32 reads some rows alone, when the item has fewer rows
+ * (shape.dim[0]) from another on (row0), both multiples of this; 0: it is read whole. */
+uint64_t csn_tensor_row_unit(const csn_source *s, const csn_convert_item *item);
 /* The sums of (decoded - x)^2 and of x^2 of an encoded tensor; the same bits for any number of
  * threads. */
 caisson_status csn_tensor_error_sums(const csn_convert_item *item, csn_str bytes, const float *x,

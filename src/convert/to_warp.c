@@ -257,11 +257,12 @@ static caisson_status put_by_rows(job *j, const csn_convert_item *item, float *x
 
 /* Rows of a piece; 0: the tensor is read whole. */
 static uint64_t rows_at_once(const job *j, const csn_convert_item *item) {
-    if (!csn_tensor_has_rows(j->source, item) ||
-        item->shape.dim[0] <= ROWS_VALUES / item->shape.dim[1]) {
+    uint64_t unit = csn_tensor_row_unit(j->source, item);
+    if (unit == 0 || item->shape.dim[0] <= ROWS_VALUES / item->shape.dim[1]) {
         return 0;
     }
-    return item->shape.dim[1] < ROWS_VALUES ? ROWS_VALUES / item->shape.dim[1] : 1;
+    uint64_t n_units = ROWS_VALUES / item->shape.dim[1] / unit;
+    return n_units > 0 ? n_units * unit : unit;
 }
 
 static caisson_status put_tensor(job *j, const csn_convert_item *item) {

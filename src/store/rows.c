@@ -18,35 +18,47 @@ csn_rows csn_rows_in_file(const csn_matrix *m, csn_str name, csn_file *file, uin
     for (uint32_t i = 0; i < t.n_parts; i++) {
         t.offsets[i] = at < head_nbytes ? offset + at : rest_offset + (at - head_nbytes);
         at += t.parts[i].nbytes * (t.parts[i].is_shared ? 1 : m->rows);
-        t.row_nbytes += t.parts[i].nbytes;
     }
     return t;
 }
 
-static caisson_status name_row(const csn_rows *t, int32_t row, caisson_error *err) {
-    char text[96];
-    (void)snprintf(text, sizeof(text), "%.*s, row %d", CSN_STR_ARGS(t->name), (int)row);
-    csn_error_tensor(err, csn_str_from(text));
-    csn_error_file(err, t->file->path);
-    return err->code;
+uint64_t csn_rows_nbytes(const csn_rows *t, uint64_t n) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < t->n_parts; i++) {
+        sum += t->parts[i].nbytes * (t->parts[i].is_shared ? 1 : n);
+    }
+    return sum;
+}
+
+caisson_status csn_rows_fetch(const csn_rows *t, uint64_t row0, uint64_t n, uint8_t *buffer,
+                              csn_matrix *ret, caisson_error *err) {
+    uint8_t *to = buffer;
+    for (uint32_t i = 0; i < t->n_parts; i++) {
+        const csn_row_part *p = &t->parts[i];
+        uint64_t at = t->offsets[i] + (p->is_shared ? 0 : row0 * p->nbytes);
+        size_t nbytes = (size_t)(p->nbytes * (p->is_shared ? 1 : n));
+        CSN_TRY(csn_file_read_at(t->file, at, to, nbytes, err));
+        to += nbytes;
+    }
+    *ret = (csn_matrix){.dtype = t->m.dtype,
+                        .data = buffer,
+                        .nbytes = (uint64_t)(to - buffer),
+                        .rows = n,
+                        .cols = t->m.cols};
+    return CAISSON_OK;
 }
 
 static caisson_status read_row(const csn_rows *t, int32_t row, uint8_t *buffer, float *out,
                                caisson_error *err) {
-    uint8_t *to = buffer;
-    for (uint32_t i = 0; i < t->n_parts; i++) {
-        const csn_row_part *p = &t->parts[i];
-        uint64_t at = t->offsets[i] + (p->is_shared ? 0 : (uint64_t)row * p->nbytes);
-        if (csn_file_read_at(t->file, at, to, (size_t)p->nbytes, err) != CAISSON_OK) {
-            return name_row(t, row, err);
-        }
-        to += p->nbytes;
+    csn_matrix one;
+    char text[96];
+    caisson_status status = csn_rows_fetch(t, (uint64_t)row, 1, buffer, &one, err);
+    if (status != CAISSON_OK) {
+        (void)snprintf(text, sizeof(text), "%.*s, row %d", CSN_STR_ARGS(t->name), (int)row);
+        csn_error_tensor(err, csn_str_from(text));
+        csn_error_file(err, t->file->path);
+        return status;
     }
-    csn_matrix one = {.dtype = t->m.dtype,
-                      .data = buffer,
-                      .nbytes = t->row_nbytes,
-                      .rows = 1,
-                      .cols = t->m.cols};
     one.dtype->decode(&one, 0, one.cols, out);
     return CAISSON_OK;
 }
@@ -65,7 +77,7 @@ caisson_status csn_rows_read(const csn_rows *t, const int32_t *ids, uint64_t n, 
     uint64_t cols = t->m.cols;
     caisson_status status = CAISSON_OK;
     uint8_t *buffer;
-    CSN_TRY(CSN_NEW((size_t)t->row_nbytes, &buffer, err));
+    CSN_TRY(CSN_NEW((size_t)csn_rows_nbytes(t, 1), &buffer, err));
     for (uint64_t i = 0; i < n && status == CAISSON_OK; i++) {
         uint64_t k = find_first(ids, i);
         if (k < i) {

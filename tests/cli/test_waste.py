@@ -109,7 +109,7 @@ class FromGguf(tool.Case):
 
 class ByRows(tool.Case):
     def test_large_matrices_are_converted_in_pieces(self):
-        """The same bytes as from a .cmf, whose tensors are read whole."""
+        """The same bytes as from a .cmf, which is read otherwise."""
         source, rows, cols = self.path("hf"), 131200, 32  # more than 4 million values
         shutil.copytree(FromGguf.HF, source)
         path = os.path.join(source, "config.json")
