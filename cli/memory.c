@@ -121,6 +121,33 @@ static void print_line(const char *what, const caisson_expert_stats *s) {
             percent(s->ahead_used_bytes, s->ahead_bytes), s->stall_s, overlap(s));
 }
 
+/* The last place that anything was guessed in. */
+static unsigned n_places(const caisson_expert_stats *s) {
+    unsigned n = CAISSON_EXPERT_GUESSES;
+    while (n > 0 && s->guessed[n - 1] == 0) {
+        n--;
+    }
+    return n;
+}
+
+static void print_guesses(const caisson_expert_stats *s) {
+    unsigned n = n_places(s);
+    if (n == 0) {
+        return;
+    }
+    fputs("guesses, best first:", stderr);
+    for (unsigned i = 0; i < n; i++) {
+        fprintf(stderr, " %.1f%%", percent(s->guessed_right[i], s->guessed[i]));
+    }
+    fputs(" right\n", stderr);
+}
+
+static void print_disk(const caisson_expert_stats *s) {
+    double mb = (double)(s->bytes + s->ahead_bytes) * 1e-6;
+    fprintf(stderr, "disk: something is read for %.2f s, %.1f MB a second of them\n", s->read_s,
+            s->read_s > 0 ? mb / s->read_s : 0);
+}
+
 static void print_trunk_stats(const caisson_model *model) {
     caisson_trunk_stats s;
     caisson_error err;
@@ -153,6 +180,8 @@ static void print_stats(const caisson_model *model) {
         }
     }
     print_line("all", &all);
+    print_guesses(&all);
+    print_disk(&all);
 }
 
 void cli_end_experts(const cli_args *args, caisson_model *model) {
@@ -175,6 +204,15 @@ uint64_t cli_expert_bytes(const caisson_model *model) {
     return all.bytes + all.ahead_used_bytes;
 }
 
+static void put_counts(csn_jw *w, const char *key, const uint64_t counts[CAISSON_EXPERT_GUESSES]) {
+    csn_jw_key(w, csn_str_from(key));
+    csn_jw_array(w);
+    for (unsigned i = 0; i < CAISSON_EXPERT_GUESSES; i++) {
+        csn_jw_u64(w, counts[i]);
+    }
+    csn_jw_array_end(w);
+}
+
 static void put_one(csn_jw *w, const caisson_expert_stats *s) {
     csn_jw_put_u64(w, "hits", s->hits);
     csn_jw_put_u64(w, "misses", s->misses);
@@ -186,6 +224,8 @@ static void put_one(csn_jw *w, const caisson_expert_stats *s) {
     csn_jw_put_u64(w, "ahead_used_bytes", s->ahead_used_bytes);
     csn_jw_put_f64(w, "stall_s", s->stall_s);
     csn_jw_put_f64(w, "read_s", s->read_s);
+    put_counts(w, "guessed", s->guessed);
+    put_counts(w, "guessed_right", s->guessed_right);
 }
 
 static void put_trunk_stats(csn_jw *w, const caisson_model *model) {

@@ -188,6 +188,7 @@ CAISSON_API caisson_status caisson_session_load(caisson_session *session, const 
                                                 caisson_error *err);
 
 /* What was read of routed experts since the model was opened. */
+#define CAISSON_EXPERT_GUESSES 16 /* for one layer and token */
 typedef struct caisson_expert_stats {
     uint32_t n_layers;     /* that have routed experts; 0: nothing is streamed */
     uint32_t layer;        /* whose figures these are; all together: 0 */
@@ -195,8 +196,11 @@ typedef struct caisson_expert_stats {
     uint64_t reads, bytes; /* of what was missing */
     uint64_t ahead_reads, ahead_bytes;           /* on a guess */
     uint64_t ahead_used_reads, ahead_used_bytes; /* of those, what was wanted later */
-    double stall_s;                              /* generation waited for a read */
-    double read_s;                               /* at least one read was under way */
+    /* The next layer's experts as they were guessed, the best first, and which of them it wanted.
+     */
+    uint64_t guessed[CAISSON_EXPERT_GUESSES], guessed_right[CAISSON_EXPERT_GUESSES];
+    double stall_s; /* generation waited for a read */
+    double read_s;  /* at least one read was under way */
     const char *io; /* how: "io_uring, direct", ...; good as long as the model */
     uint64_t cache_bytes;
 } caisson_expert_stats;

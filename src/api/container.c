@@ -126,6 +126,9 @@ static void copy_stats(const csn_expert_stats *s, caisson_expert_stats *ret) {
     ret->ahead_bytes = s->ahead_bytes;
     ret->ahead_used_reads = s->ahead_used;
     ret->ahead_used_bytes = s->ahead_used_bytes;
+    _Static_assert(CAISSON_EXPERT_GUESSES == CSN_EXPERT_GUESSES, "places of guesses");
+    memcpy(ret->guessed, s->guessed, sizeof(ret->guessed));
+    memcpy(ret->guessed_right, s->guessed_right, sizeof(ret->guessed_right));
     ret->stall_s = (double)s->stall_ns * 1e-9;
     ret->read_s = (double)s->read_ns * 1e-9;
 }

@@ -17,7 +17,7 @@
 #include "base/io.h"
 #include "base/progress.h"
 
-enum { CSN_EXPERT_MAX_PIECES = 3 };
+enum { CSN_EXPERT_MAX_PIECES = 3, CSN_EXPERT_GUESSES = 16 /* for one list */ };
 
 typedef struct csn_expert_piece {
     uint32_t i_file;
@@ -60,8 +60,11 @@ typedef struct csn_expert_stats {          /* of one layer, or of all */
     uint64_t ahead, ahead_bytes;           /* experts read on a guess, and their bytes */
     uint64_t ahead_used, ahead_used_bytes; /* of these: asked for later (the experts count as hits;
                                               what was left to read of them counts as demanded) */
-    uint64_t stall_ns;                     /* the caller waited */
-    uint64_t read_ns; /* at least one read was under way; less stall_ns: hidden behind work */
+    /* guesses by their place, the best first, and those that the list then wanted; whether they
+     * were read or not */
+    uint64_t guessed[CSN_EXPERT_GUESSES], guessed_right[CSN_EXPERT_GUESSES];
+    uint64_t stall_ns; /* the caller waited */
+    uint64_t read_ns;  /* at least one read was under way; less stall_ns: hidden behind work */
 } csn_expert_stats;
 
 typedef struct csn_experts csn_experts;

@@ -56,12 +56,22 @@ static bool list_has(const csn_expert_list *l, uint32_t id) {
     return i < l->n && l->entries[i].id == id;
 }
 
+static void count_guess(csn_experts *e, uint32_t place, bool is_right) {
+    csn_expert_stats *of[] = {&e->layers[e->list.i_layer].stats, &e->layers[e->map.n_layers].stats};
+    for (int i = 0; i < 2; i++) {
+        of[i]->guessed[place]++;
+        of[i]->guessed_right[place] += is_right;
+    }
+}
+
 void csn_experts_judge_guesses(csn_experts *e) {
     const csn_expert_list *l = &e->list;
     csn_expert_guesses *g = &e->guessed;
     for (uint32_t k = 0; k < g->n && g->i_layer == l->i_layer; k++) {
+        bool is_right = list_has(l, g->ids[k]);
+        count_guess(e, k, is_right);
         if (!g->was_there[k]) {
-            g->rates[k] += ((list_has(l, g->ids[k]) ? 1.0f : 0.0f) - g->rates[k]) / JUDGED;
+            g->rates[k] += ((is_right ? 1.0f : 0.0f) - g->rates[k]) / JUDGED;
         }
     }
     g->n = 0;

@@ -16,8 +16,7 @@
 enum {
     CSN_EXPERT_BLOCK = 1 << 20, /* bytes of one read */
     CSN_EXPERT_IN_FLIGHT = 4,   /* blocks of io_uring: docs/warp.md, "Depth" */
-    CSN_EXPERT_READERS = 4,
-    CSN_EXPERT_GUESSES = 16 /* for one list */
+    CSN_EXPERT_READERS = 4
 };
 
 /* One read, or its place in the slot. */

@@ -160,6 +160,13 @@ class Budget(tool.Case):
             self.assertIn(str(floor), r.err)
             self.assertIn(str(floor - 1), r.err)
 
+    def test_statistics_tell_how_good_guesses_are(self):
+        args = (*self.ARGS, "--budget", self.floor)
+        said = self.ok(*args, "--stats").err
+        self.assertIn("% right", said)
+        self.assertIn("disk: something is read", said)
+        self.assertNotIn("% right", self.ok(*args, "--stats", "--no-lookahead").err)
+
     def test_the_peak_is_kept(self):
         if any(s in os.environ.get("CFLAGS", "") + tool.BUILD for s in ("san", "aarch64")):
             self.skipTest("sanitizers and emulators take memory of their own")
