@@ -57,9 +57,9 @@ static caisson_status diff_value(differ *d, const char *outer, csn_str name, con
 
 /* Keys that say how the file is made, not what the model is. */
 static bool is_of_the_file(csn_str name) {
-    static const char *const names[] = {"section_hashes", "shard", CSN_CMF_TENSOR_DIGESTS,
-                                        CSN_CMF_SECTION_DIGESTS, CSN_CMF_SHARD_SET,
-                                        CSN_CMF_REMOVED_SKILLS};
+    static const char *const names[] = {"section_hashes",       "shard",
+                                        CSN_CMF_TENSOR_DIGESTS, CSN_CMF_SECTION_DIGESTS,
+                                        CSN_CMF_SHARD_SET,      CSN_CMF_REMOVED_SKILLS};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (csn_str_is(name, names[i])) {
             return true;

@@ -17,7 +17,7 @@
 #endif
 
 #ifdef HAVE_SIMDE
-#include <immintrin.h>                   /* before SIMDe gives its names to its own functions */
+#include <immintrin.h> /* before SIMDe gives its names to its own functions */
 
 #define SIMDE_ENABLE_NATIVE_ALIASES
 #include <simde/x86/avx512.h>

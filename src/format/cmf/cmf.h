@@ -341,8 +341,8 @@ caisson_status csn_cmf_copy(csn_cmf *source, csn_fs *fs, const char *path,
                             const csn_cmf_copy_options *options, uint32_t *ret_n_files,
                             caisson_error *err);
 
-/* hash64 of the model's directory, by which a skill file knows its base (CMF 9.1). Of shards: of the
- * one file that a copy makes of them, so that both are the same base. */
+/* hash64 of the model's directory, by which a skill file knows its base (CMF 9.1). Of shards: of
+ * the one file that a copy makes of them, so that both are the same base. */
 caisson_status csn_cmf_directory_hash(csn_cmf *c, uint64_t *ret, caisson_error *err);
 
 /* ---- growing a file ----
