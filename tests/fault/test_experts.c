@@ -9,7 +9,6 @@
 
 #include "base/alloc.h"
 #include "fault/faulty_fs.h"
-#include "store/experts.h"
 #include "support/expert_bank.h"
 
 static const uint32_t ids[] = {1, 4, 5, 9, 11, 12, 14, 15};
@@ -74,6 +73,7 @@ static void a_disk_that_is_gone_and_comes_back(void **state) {
         ASSERT_STATUS(bank_try(&b, e, 1, ids, N_IDS, &err), CAISSON_E_IO);
         assert_names_layer_2(&err);
         csn_experts_ahead(e, 2, ids, N_IDS); /* fails in silence */
+        bank_wait(e); /* a list that comes before that has the error */
         f.fail_at = -1;
         bank_use(&b, e, 2, ids, N_IDS);
         bank_use(&b, e, 1, ids, N_IDS);

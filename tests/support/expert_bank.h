@@ -3,7 +3,9 @@
 #ifndef TESTS_SUPPORT_EXPERT_BANK_H
 #define TESTS_SUPPORT_EXPERT_BANK_H
 
-#include "store/experts.h"
+#include <unistd.h>
+
+#include "store/experts_internal.h"
 #include "support/temp_dir.h"
 #include "unit/test.h"
 
@@ -139,6 +141,16 @@ static inline caisson_status bank_try(const expert_bank *b, csn_experts *e, uint
     }
     csn_experts_done(e);
     return status;
+}
+
+/* Until guesses, too, have been read. */
+static inline void bank_wait(csn_experts *e) {
+    for (bool is_reading = true; is_reading;) {
+        pthread_mutex_lock(&e->mutex);
+        is_reading = csn_experts_is_reading(e);
+        pthread_mutex_unlock(&e->mutex);
+        (void)usleep(is_reading ? 500 : 0);
+    }
 }
 
 static inline void bank_use(const expert_bank *b, csn_experts *e, uint32_t l, const uint32_t *ids,

@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include "store/experts_internal.h"
 #include "support/expert_bank.h"
 
 static const csn_expert_io all_io[] = {CSN_EXPERT_IO_AUTO, CSN_EXPERT_IO_THREADS,
@@ -146,15 +145,6 @@ static void take_any_gives_what_is_in_memory_first(void **state) {
     bank_done(&b);
 }
 
-static void wait_for_reads(csn_experts *e) {
-    for (bool is_reading = true; is_reading;) {
-        pthread_mutex_lock(&e->mutex);
-        is_reading = csn_experts_is_reading(e);
-        pthread_mutex_unlock(&e->mutex);
-        (void)usleep(is_reading ? 500 : 0);
-    }
-}
-
 static void guesses_are_counted_apart(void **state) {
     (void)state;
     expert_bank b;
@@ -164,7 +154,7 @@ static void guesses_are_counted_apart(void **state) {
         static const uint32_t guess[] = {9, 2, 5};
         static const uint32_t real[] = {2, 3, 9};
         csn_experts_ahead(e, 1, guess, 3);
-        wait_for_reads(e);
+        bank_wait(e);
         csn_expert_stats s = stats_of(e);
         assert_int_equal(s.ahead, 3);
         assert_int_equal(s.ahead_bytes, 3 * 8192);
@@ -191,7 +181,7 @@ static void a_guess_pushes_nothing_useful_out(void **state) {
         bank_use(&b, e, 0, all_ids, 4);
     }
     csn_experts_ahead(e, 1, all_ids, 8);
-    wait_for_reads(e);
+    bank_wait(e);
     assert_int_equal(stats_of(e).ahead, 0);
     csn_experts_free(e);
     bank_done(&b);
@@ -204,7 +194,7 @@ static uint64_t count_guesses(const expert_bank *b, csn_experts *e, bool are_rig
         uint32_t list[2] = {i * 5 % 8, 8 + i * 3 % 8};
         uint32_t other[2] = {(list[0] + 1) % 8, 8 + (list[1] + 1) % 8};
         csn_experts_ahead(e, i % BANK_LAYERS, are_right ? list : other, 2);
-        wait_for_reads(e);
+        bank_wait(e);
         bank_use(b, e, i % BANK_LAYERS, list, 2);
     }
     return stats_of(e).ahead - before;
@@ -236,7 +226,7 @@ static void the_list_ends_its_guesses(void **state) {
         static const uint32_t guess[] = {9, 2, 5};
         csn_experts_ahead(e, 1, guess, 3);
         bank_use(&b, e, 1, all_ids + 9, 1);
-        wait_for_reads(e);
+        bank_wait(e);
         csn_expert_stats s = stats_of(e);
         assert_int_equal(s.bytes + s.ahead_used_bytes, slot);
         assert_true(s.ahead_bytes >= s.ahead_used_bytes);
