@@ -39,7 +39,8 @@ uint64_t csn_forward_nbytes(const csn_plan *plan, unsigned n_threads, csn_comput
 /* Runs n <= max_n checked ids at positions pos0 .. pos0 + n, filling kv. Hidden states of rows
  * [row0, n) are left in f->h at their row; others are unspecified. `use_long`: longrope's second
  * table. `progress` is asked between layers (CAISSON_E_CANCELLED). Other errors are those of
- * reading embeddings, experts and the trunk; hidden states and kv from pos0 on are then unspecified. */
+ * reading embeddings, experts and the trunk; hidden states and kv from pos0 on are then
+ * unspecified. */
 caisson_status csn_forward_run(csn_forward *f, csn_kv *kv, const int32_t *ids, uint32_t pos0,
                                uint64_t n, uint64_t row0, bool use_long,
                                const csn_progress *progress, caisson_error *err);

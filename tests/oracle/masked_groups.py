@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Routing by groups under an expert mask, worked out naively in f64. Made with numpy 2.4.6:
-    python tests/oracle/masked_groups.py > tests/golden/model/masked_groups.json
+    python tests/oracle/masked_groups.py > tests/golden/route/masked_groups.json
 
 docs/cmf.md, "Experts in groups under a mask", is what this follows. [{"n_group", "topk_group",
 "top_k", "norm", "logits": [n], "bias": [n], "on": [n of 0 and 1], "picks": [[id, weight], ...]}]

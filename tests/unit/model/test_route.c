@@ -210,7 +210,7 @@ static void groups_under_a_mask_are_those_of_the_naive_form(void **state) {
     caisson_error err = {0};
     csn_json *doc;
     unsigned n = 0;
-    tiny_check(csn_fs_read_all(csn_fs_os(), CSN_SOURCE_DIR "/tests/golden/model/masked_groups.json",
+    tiny_check(csn_fs_read_all(csn_fs_os(), CSN_SOURCE_DIR "/tests/golden/route/masked_groups.json",
                                1 << 20, &bytes, &err),
                &err);
     tiny_check(csn_json_parse(csn_buf_view(&bytes), 0, &doc, &err), &err);
