@@ -73,7 +73,7 @@ static void a_disk_that_is_gone_and_comes_back(void **state) {
         ASSERT_STATUS(bank_try(&b, e, 1, ids, N_IDS, &err), CAISSON_E_IO);
         assert_names_layer_2(&err);
         csn_experts_ahead(e, 2, ids, N_IDS); /* fails in silence */
-        bank_wait(e); /* a list that comes before that has the error */
+        bank_wait(e);                        /* a list that comes before that has the error */
         f.fail_at = -1;
         bank_use(&b, e, 2, ids, N_IDS);
         bank_use(&b, e, 1, ids, N_IDS);
