@@ -342,7 +342,7 @@ uint64_t csn_store_scale_bytes(const csn_store *s, const csn_tensor *t) {
         return 0;
     }
     const csn_matrix m = csn_matrix_make(t->dtype, &t->shape, NULL, t->nbytes);
-    return m.rows * csn_scale_stride(m.cols) * sizeof(float); /* at most 1 / 2 of nbytes: it fits */
+    return m.rows * csn_scale_stride(m.cols) * sizeof(float); /* less than nbytes: it fits */
 }
 
 /* The scales of a tensor that stays in memory, made at the first call. */
