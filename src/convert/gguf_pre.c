@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "convert/gguf_pre.h"
 
+#include "format/warp/warp.h"
+
 /* Patterns as the tokenizer.json of the original models has them; names for which we have no such
  * file stand with the row that llama.cpp cuts them by. */
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -93,6 +95,7 @@ static const csn_gguf_pre table[] = {
                     "\\p{N}+")},
     {.names = LIST("deepseek-v3", "hunyuan-dense", "joyai-llm"),
      .splits = LIST(deepseek_digits, deepseek_cjk, deepseek_words)},
+    {.names = LIST("kimi-k2"), .splits = LIST(csn_kimi_pattern), .ignore_merges = true},
     {.names = LIST("bailingmoe", "bailingmoe2", "llada-moe"), .splits = LIST(bailing)},
     {.names = LIST("seed-coder"), .splits = LIST(seed_coder)},
 };

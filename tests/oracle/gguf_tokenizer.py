@@ -20,7 +20,7 @@ import subprocess
 import sys
 
 import gguf
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 CORPUS = ["the quick brown fox jumps over the lazy dog and the cat", "don't we'll SHE'S I've they're",
           "def f(x):\n    return x**2 + 10  # note\n\n", "Größe café naïve señor été déjà", "12345 67 2024 3.14",
@@ -119,6 +119,13 @@ NAMES = ["a.x-4.0", "bailingmoe", "chatglm-bpe", "codeshell", "command-r", "dbrx
          "starcoder", "trillion"]
 
 
+# llama.cpp's own handler of kimi-k2 passes over marks and over the case of letters: the original's pattern.
+UPPER, LOWER = (r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]")
+SHORT = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+KIMI = (r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?" + UPPER + "*" + LOWER + "+" + SHORT + r"|[^\r\n\p{L}\p{N}]?" + UPPER + "+" +
+        LOWER + "*" + SHORT + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
 def cuts(out, tool):
     tok = Tokenizer(models.BPE())
     tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -137,6 +144,10 @@ def cuts(out, tool):
         close(w)
         if name != "cuts":
             ids[name] = llama_ids(tool, path, plain)
+    tok.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(KIMI), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    ids["kimi-k2"] = [tok.encode(t).ids for t in plain]
     with open(f"{out}/cuts.json", "w") as f:
         json.dump({"texts": plain, "ids": ids}, f, separators=(",", ":"))
 

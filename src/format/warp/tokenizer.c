@@ -18,11 +18,11 @@ enum { MAX_RANK_BYTES = 64 << 20 };
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
 #define BEFORE "[^\\r\\n\\p{L}\\p{N}]?"
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-static const char pattern[] = "[\\p{Han}]+"
-                              "|" BEFORE UPPER "*" LOWER "+" CONTRACTION "|" BEFORE UPPER "+" LOWER
-                              "*" CONTRACTION "|\\p{N}{1,3}"
-                              "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
-                              "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+const char csn_kimi_pattern[] = "[\\p{Han}]+"
+                                "|" BEFORE UPPER "*" LOWER "+" CONTRACTION "|" BEFORE UPPER
+                                "+" LOWER "*" CONTRACTION "|\\p{N}{1,3}"
+                                "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
+                                "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 static void write_specials(csn_jw *w, const csn_warp *warp) {
     csn_jw_key(w, CSN_STR("added_tokens"));
@@ -60,7 +60,7 @@ static void write_pre_tokenizer(csn_jw *w) {
     csn_jw_put_str(w, "type", CSN_STR("Split"));
     csn_jw_key(w, CSN_STR("pattern"));
     csn_jw_object(w);
-    csn_jw_put_str(w, "Regex", csn_str_from(pattern));
+    csn_jw_put_str(w, "Regex", csn_str_from(csn_kimi_pattern));
     csn_jw_object_end(w);
     csn_jw_put_str(w, "behavior", CSN_STR("Isolated"));
     csn_jw_put_bool(w, "invert", false);

@@ -78,6 +78,8 @@ typedef struct csn_warp_range {
 } csn_warp_range;
 uint32_t csn_warp_tensor_ranges(const csn_warp *w, uint32_t i, csn_warp_range ret[2]);
 
+/* The regular expression by which Kimi's tokenizer cuts text. */
+extern const char csn_kimi_pattern[];
 /* The tokenizer.json of the directory, or one made from tokenizer.model and specials.json; empty =
  * there is none. */
 caisson_status csn_warp_read_tokenizer(csn_warp *w, csn_buf *ret, caisson_error *err);
