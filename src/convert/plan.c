@@ -143,12 +143,16 @@ static caisson_status check_count(planner *p, const csn_name_row *row, const csn
     uint64_t need = csn_convert_dim(a, row->rows) * cols;
     uint64_t n = 0;
     (void)csn_shape_count(&t->shape, &n);
-    if (n < need || n > INT32_MAX) {
+    bool is_matrix = row->cols != CSN_DIM_NONE;
+    if (n < need || n > INT32_MAX || (is_matrix && p->s->gguf != NULL && n != need)) {
         return CSN_FAIL(p->err, CAISSON_E_PARSE, .section = "directory", .tensor = t->name,
-                        .what = "fewer elements than the model's configuration needs",
+                        .what = "not as many elements as the model's configuration needs",
                         CSN_VALUES(need, n));
     }
-    item->shape = row->cols == CSN_DIM_NONE ? (csn_shape){.n_dims = 1, .dim = {n}} : t->shape;
+    item->is_flat = true;
+    item->shape = !is_matrix           ? (csn_shape){.n_dims = 1, .dim = {n}}
+                  : p->s->gguf != NULL ? (csn_shape){.n_dims = 3, .dim = {n / cols, 1, cols}}
+                                       : t->shape;
     return CAISSON_OK;
 }
 

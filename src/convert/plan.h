@@ -19,6 +19,7 @@ typedef struct csn_convert_item {
     uint64_t cut_row; /* of a piece of a tensor: its first row there */
     uint32_t permute; /* head_dim when rows lie interleaved (GGUF llama), else 0 */
     float add;        /* -1 where the source stores 1 + w */
+    bool is_flat;     /* the source's shape says nothing: it is read as one row */
     const csn_dtype *to;
     float bits_bias; /* of vbit and vbit_ro, beyond the options' mean_bits */
     bool is_copied;  /* byte for byte: the source has this dtype already */
@@ -56,7 +57,7 @@ static inline uint64_t csn_convert_source_rows(const csn_tensor *source) {
 }
 /* Bytes of the source that a tensor is made of. */
 static inline uint64_t csn_convert_item_bytes(const csn_source *s, const csn_convert_item *item) {
-    return s->cmf != NULL
+    return s->cmf != NULL || item->is_flat
                ? item->source->nbytes
                : item->source->nbytes / csn_convert_source_rows(item->source) * item->shape.dim[0];
 }

@@ -103,7 +103,7 @@ static void source_grid(const csn_convert_item *item, uint64_t *rows, uint64_t *
     const csn_shape *shape = &item->source->shape;
     *rows = csn_convert_source_rows(item->source);
     *cols = shape->n_dims > 1 ? shape->dim[shape->n_dims - 1] : 1;
-    if ((shape->n_dims == 1 && item->permute == 0) || shape->n_dims > 3) {
+    if ((shape->n_dims == 1 && item->permute == 0) || item->is_flat) {
         *rows = 1;
         *cols = 1;
         for (uint32_t i = 0; i < shape->n_dims; i++) {
@@ -306,7 +306,7 @@ static caisson_status read_rows(const csn_source *s, const csn_convert_item *ite
 
 uint64_t csn_tensor_row_unit(const csn_source *s, const csn_convert_item *item) {
     csn_rows ignored;
-    if (s->is_synth || item->permute != 0 || item->shape.n_dims != 2) {
+    if (s->is_synth || item->permute != 0 || item->is_flat || item->shape.n_dims != 2) {
         return 0;
     }
     if (item->values != NULL) {

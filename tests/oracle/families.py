@@ -98,6 +98,13 @@ VARIANTS = {
         "moe_renormalize": True, "num_expert_group": 1, "topk_group": 1,
         "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
         "linear_head_dim": 20, "linear_num_heads": 3, "linear_conv_kernel_dim": 4}),
+    # as many heads of both kinds of attention, which GGUF takes for granted
+    "kimi_linear_even": ("kimi_linear", {
+        **COMMON, **MLA, "num_hidden_layers": 3, "q_lora_rank": None, "num_experts": 6, "num_experts_per_token": 2,
+        "moe_intermediate_size": 24, "num_shared_experts": 2, "routed_scaling_factor": 2.446, "rms_norm_eps": 1e-5,
+        "moe_renormalize": True, "num_expert_group": 1, "topk_group": 1,
+        "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+        "linear_head_dim": 12, "linear_num_heads": 4, "linear_conv_kernel_dim": 4}),
     # heads that take more than one step of everything that works in blocks
     "kimi_linear_wide": ("kimi_linear", {
         **COMMON, **MLA, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "kv_lora_rank": 40,

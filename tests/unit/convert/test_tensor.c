@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "convert/convert.h"
 #include "convert/tensor.h"
+#include "support/memory_fs.h"
 #include "support/temp_dir.h"
 
 #define GOLDEN CSN_SOURCE_DIR "/tests/golden/"
@@ -73,6 +74,66 @@ static unsigned compare_all(const char *path, csn_str needed) {
     return n;
 }
 
+/* A .cmf of the tiny Kimi-Linear whose dt_bias has another shape in the checkpoint. */
+static csn_cmf *convert_with_shape(memory_fs *fs, const char *shape, const char *target) {
+    static const char *const files[] = {"config.json", "model.safetensors", "tokenizer.json"};
+    const csn_convert_options o = {.quant = csn_dtype_by_name(CSN_STR("f32")), .n_threads = 1};
+    const csn_str old = CSN_STR("\"shape\":[48]");
+    caisson_error err;
+    csn_buf out = CSN_BUF_INIT(1 << 24);
+    csn_cmf *c;
+    for (int i = 0; i < 3; i++) {
+        char path[512];
+        char to[64];
+        csn_buf b;
+        (void)snprintf(path, sizeof(path), GOLDEN "families/kimi_linear_even/%s", files[i]);
+        (void)snprintf(to, sizeof(to), "d/%s", files[i]);
+        ASSERT_OK(csn_fs_read_all(csn_fs_os(), path, 1 << 24, &b, &err), &err);
+        memory_fs_put(fs, to, b.ptr, b.len);
+        csn_buf_free(&b);
+    }
+    const memory_fs_node *node = memory_fs_find(fs, "d/model.safetensors");
+    csn_str all = csn_str_make((char *)node->bytes, node->len);
+    size_t at = csn_str_find(all, CSN_STR("layers.0.self_attn.dt_bias"), 0);
+    at = csn_str_find(all, old, at);
+    assert_true(at != SIZE_MAX);
+    uint64_t n_head; /* this machine is little-endian, as the file */
+    memcpy(&n_head, all.ptr, 8);
+    n_head += strlen(shape) - old.len;
+    ASSERT_OK(csn_buf_append(&out, &n_head, 8, &err), &err);
+    ASSERT_OK(csn_buf_append(&out, all.ptr + 8, at - 8, &err), &err);
+    ASSERT_OK(csn_buf_str(&out, csn_str_from(shape), &err), &err);
+    ASSERT_OK(csn_buf_append(&out, all.ptr + at + old.len, all.len - at - old.len, &err), &err);
+    memory_fs_put(fs, "d/model.safetensors", out.ptr, out.len);
+    csn_buf_free(&out);
+    ASSERT_OK(csn_convert(&fs->base, "d", target, &o, &err), &err);
+    ASSERT_OK(csn_cmf_open(&fs->base, target, &c, &err), &err);
+    return c;
+}
+
+/* Of small tensors only the number of elements counts, in whatever shape they come. */
+static void of_any_shape_is_read_as_one_row(void **state) {
+    (void)state;
+    static const char *const shapes[] = {"\"shape\":[2,24]", "\"shape\":[48,1]",
+                                         "\"shape\":[2,3,8]", "\"shape\":[1,1,48,1]"};
+    memory_fs fs;
+    memory_fs_init(&fs);
+    csn_cmf *want = convert_with_shape(&fs, "\"shape\":[48]", "want.cmf");
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        char target[16];
+        (void)snprintf(target, sizeof(target), "%zu.cmf", i);
+        csn_cmf *got = convert_with_shape(&fs, shapes[i], target);
+        assert_int_equal(got->dir.n, want->dir.n);
+        for (uint32_t k = 0; k < want->dir.n; k++) {
+            assert_true(csn_shape_eq(&got->dir.tensors[k].shape, &want->dir.tensors[k].shape));
+            assert_true(got->dir.tensors[k].hash == want->dir.tensors[k].hash);
+        }
+        csn_cmf_close(got);
+    }
+    csn_cmf_close(want);
+    memory_fs_done(&fs);
+}
+
 static void of_a_gguf_whole_heads_of_kv_b_proj(void **state) {
     (void)state;
     (void)compare_all(GOLDEN "convert/gguf/deepseek_v3.gguf",
@@ -135,6 +196,7 @@ static void damage_behind_the_first_rows_is_found_with_them(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(of_any_shape_is_read_as_one_row),
         cmocka_unit_test(of_a_gguf_whole_heads_of_kv_b_proj),
         cmocka_unit_test(of_a_cmf_in_every_dtype_that_has_rows),
         cmocka_unit_test(of_a_warp_trunk),

@@ -185,6 +185,7 @@ int main(void) {
         FAMILY("deepseek_v3_direct"),
         FAMILY("kimi_linear"),
         FAMILY("kimi_linear_wide"),
+        FAMILY("kimi_linear_even"),
         FAMILY("kimi_k3"), /* tests/oracle/kimi_k3.py */
         cmocka_unit_test(logits_of_a_stack_that_runs_three_times),
         cmocka_unit_test(logits_of_three_passes_with_a_norm_between),
