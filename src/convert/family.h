@@ -50,9 +50,10 @@ enum {
     CSN_ROW_KDA = 128,    /* only in layers of Kimi Delta Attention */
     CSN_ROW_MLA = 256,    /* only in the others */
     CSN_ROW_ANY_SHAPE = 512, /* at least rows * cols elements in any shape, which is kept; of a
-                              * vector (cols NONE) as a vector */
+                              * vector (cols NONE) as a vector, of GGUF as [rows, 1, cols] */
     CSN_ROW_KV_B =
-        1024, /* kv_b_proj: GGUF may hold the keys' rows, turned, and the values' apart */
+        1024,           /* kv_b_proj: GGUF may hold the keys' rows, turned, and the values' apart */
+    CSN_ROW_LOG = 2048, /* of x GGUF holds -exp(x) */
 };
 
 /* One tensor: ours <- Hugging Face | GGUF. "{}" stands for the layer's number; a row without it is
@@ -143,6 +144,8 @@ caisson_status csn_config_mla(csn_config *c, const csn_rope_rules *rules, bool i
                               csn_arena *arena, csn_arch *a, caisson_error *err);
 /* DeepSeek-V3's router and experts, under its names and Kimi's. */
 caisson_status csn_config_sigmoid_moe(csn_config *c, csn_arch *a, caisson_error *err);
+/* The same of GGUF; `norm`: what expert_weights_norm is where it is absent. */
+caisson_status csn_meta_sigmoid_moe(csn_meta *m, bool norm, csn_arch *a, caisson_error *err);
 /* The same of an arch whose numbers stand; n_shared experts of the routed ones' width run always.
  */
 caisson_status csn_arch_sigmoid_moe(csn_arch *a, uint32_t n_shared, const char *section,
@@ -157,8 +160,10 @@ caisson_status csn_arch_pattern(csn_arch *a, uint32_t pattern, csn_arena *arena,
                                 caisson_error *err);
 
 caisson_status csn_meta_sizes(csn_meta *m, csn_arch *a, caisson_error *err);
-/* The same without the sizes of heads. */
+/* The same without the sizes of heads and the number of key-value heads. */
 caisson_status csn_meta_model(csn_meta *m, csn_arch *a, caisson_error *err);
+/* mla.*, head_dim, that of a query, and RoPE. */
+caisson_status csn_meta_mla(csn_meta *m, csn_arena *arena, csn_arch *a, caisson_error *err);
 /* rope.freq_base, rope.scaling.*, and the factor tensors of the file (rope_freqs,
  * rope_factors_short and _long). */
 caisson_status csn_meta_rope(csn_meta *m, csn_arena *arena, csn_arch *a, caisson_error *err);

@@ -43,6 +43,7 @@ static const class classes[] = {
     {"deepseek2", "deepseek_v3", "DeepseekV3ForCausalLM", LATENT | DEEPSEEK},
     {"kimi_k2", "kimi_k2", "DeepseekV3ForCausalLM", LATENT | DEEPSEEK},
     {"kimi_linear", "kimi_linear", "KimiLinearForCausalLM", LATENT},
+    {"kimi-linear", "kimi_linear", "KimiLinearForCausalLM", LATENT},
     {"kimi_k3", "kimi_k3", "KimiK3ForConditionalGeneration", LATENT | K3},
 };
 

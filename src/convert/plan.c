@@ -284,6 +284,7 @@ static caisson_status add(planner *p, const csn_name_row *row, place at) {
     if (p->s->gguf != NULL) {
         bool turns = (row->flags & CSN_ROW_ROTARY) != 0 && p->s->family->gguf_permutes_rows;
         item->permute = turns ? p->s->arch.head_dim : 0;
+        item->is_log = (row->flags & CSN_ROW_LOG) != 0;
         item->add = (row->flags & CSN_ROW_NORM) != 0 && p->s->family->gguf_adds_one ? -1.0f : 0.0f;
     } else {
         CSN_TRY(find_scale(p, item));

@@ -19,6 +19,7 @@ typedef struct csn_convert_item {
     uint64_t cut_row; /* of a piece of a tensor: its first row there */
     uint32_t permute; /* head_dim when rows lie interleaved (GGUF llama), else 0 */
     float add;        /* -1 where the source stores 1 + w */
+    bool is_log;      /* of x the source stores -exp(x) */
     bool is_flat;     /* the source's shape says nothing: it is read as one row */
     const csn_dtype *to;
     float bits_bias; /* of vbit and vbit_ro, beyond the options' mean_bits */

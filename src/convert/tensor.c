@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "convert/source_synth.h"
 #include "convert/source_warp.h"
+#include "model/math.h"
 #include "store/rows.h"
 
 enum { F8_BLOCK = 128, CHECK_GRAIN = 4096 };
@@ -18,6 +19,7 @@ typedef struct piece {
     uint64_t cut_row; /* row of the tensor that `out` begins with */
     uint32_t permute;
     float add;
+    bool is_log;
     const float *scales; /* [..][n_scale_cols], of the source's rows */
     uint64_t scale_row0, n_scale_cols;
     const csn_warp_view *warp;
@@ -54,6 +56,10 @@ static void decode_rows(void *ctx, unsigned i_thread, unsigned n_threads) {
             for (uint64_t i = 0; i < p->cols; i++) {
                 out[i] *= s[i / F8_BLOCK];
             }
+        }
+        for (uint64_t i = 0; p->is_log && i < p->cols; i++) {
+            bool is_decay = isfinite(out[i]) && out[i] < 0.0f; /* else no number: refused below */
+            out[i] = is_decay ? (float)csn_f64_log(-(double)out[i]) : NAN;
         }
         if (p->add != 0.0f) {
             for (uint64_t i = 0; i < p->cols; i++) {
@@ -115,7 +121,8 @@ static void source_grid(const csn_convert_item *item, uint64_t *rows, uint64_t *
 static caisson_status fail_if_bad(piece *p, const csn_tensor *t, caisson_error *err) {
     if (atomic_load(&p->bad) != 0) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "data", .tensor = t->name,
-                        .what = "a weight is not a finite number (element given)",
+                        .what = p->is_log ? "a decay is not below 0 (element given)"
+                                          : "a weight is not a finite number (element given)",
                         .has_numbers = true,
                         .got_u = p->cut_row * p->cols + atomic_load(&p->bad) - 1);
     }
@@ -319,7 +326,11 @@ uint64_t csn_tensor_row_unit(const csn_source *s, const csn_convert_item *item) 
 caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *item,
                                    csn_pool *pool, csn_buf *buf, const csn_tensor_watch *watch,
                                    float *out, caisson_error *err) {
-    piece p = {.permute = item->permute, .add = item->add, .cut_row = item->cut_row, .out = out};
+    piece p = {.permute = item->permute,
+               .add = item->add,
+               .is_log = item->is_log,
+               .cut_row = item->cut_row,
+               .out = out};
     float *scales = NULL;
     csn_rows rows;
     bool is_cut =

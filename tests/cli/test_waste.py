@@ -5,6 +5,7 @@ import json
 import os
 import random
 import shutil
+import struct
 
 import tool
 from test_model import read_npy
@@ -74,16 +75,21 @@ class Tensor(tool.Case):
             self.fails(tool.FAILED, "tensor", BASE, name)
 
 
+GOLDEN = os.path.join(tool.ROOT, "tests", "golden")
+
+
 class FromGguf(tool.Case):
-    """A GGUF that llama.cpp's converter made of a tiny DeepSeek-V3 (tests/oracle/gguf_models.py)."""
-    GOLDEN = os.path.join(tool.ROOT, "tests", "golden")
-    GGUF = os.path.join(GOLDEN, "convert", "gguf", "deepseek_v3.gguf")
-    HF = os.path.join(GOLDEN, "families", "deepseek_v3")
+    """GGUFs that llama.cpp's converter made of tiny checkpoints (tests/oracle/gguf_models.py)."""
+    FAMILIES = ("deepseek_v3", "kimi_linear_even")
 
     def test_logits_are_those_of_transformers(self):
-        golden = json.loads(tool.read(self.HF + ".json"))["prompts"][0]
-        cmf = self.path("m.cmf")
-        self.ok("convert", self.GGUF, "-o", cmf, "--quant", "f32")
+        for family in self.FAMILIES:
+            self.check_logits(family)
+
+    def check_logits(self, family):
+        golden = json.loads(tool.read(os.path.join(GOLDEN, "families", family + ".json")))["prompts"][0]
+        cmf = self.path(family + ".cmf")
+        self.ok("convert", os.path.join(GOLDEN, "convert", "gguf", family + ".gguf"), "-o", cmf, "--quant", "f32")
         r = self.ok("eval", cmf, "--tokens", ",".join(map(str, golden["tokens"])), "-n",
                     len(golden["generated"]), "--compute", "f32", "--json", "-ctk", "f32", "-ctv",
                     "f32").json
@@ -95,23 +101,45 @@ class FromGguf(tool.Case):
                 self.assertAlmostEqual(top["logit"], logits[top["id"]], delta=1e-3)
 
     def test_a_directory_as_from_the_checkpoint(self):
-        gguf, hf = self.path("g.waste"), self.path("h.waste")
-        self.ok("convert", self.GGUF, "-o", gguf)
-        self.ok("convert", self.HF, "-o", hf)
-        for name in ("trunk.bin", "codebooks.bin", "experts-L1.bin", "experts-L2.bin"):
+        for family in self.FAMILIES:
+            self.check_directory(family)
+
+    def check_directory(self, family):
+        gguf, hf = self.path(family + "-g.waste"), self.path(family + "-h.waste")
+        self.ok("convert", os.path.join(GOLDEN, "convert", "gguf", family + ".gguf"), "-o", gguf)
+        self.ok("convert", os.path.join(GOLDEN, "families", family), "-o", hf)
+        for name in ("codebooks.bin", "experts-L1.bin", "experts-L2.bin"):
             self.assertEqual(tool.read(os.path.join(gguf, name)), tool.read(os.path.join(hf, name)))
         a, b = (json.loads(tool.read(os.path.join(d, "manifest.json"))) for d in (gguf, hf))
         for config in (a["config"], b["config"]):
-            config.pop("eos_token_id", None)  # this GGUF has no tokenizer
+            config.pop("eos_token_id", None)  # these GGUFs have no tokenizer
         self.assertEqual(a, b)
+        trunks = [bytearray(tool.read(os.path.join(d, "trunk.bin"))) for d in (gguf, hf)]
+        for t in a["trunk"]:
+            if t["name"].endswith(".A_log"):  # llama.cpp keeps -exp of it, rounded
+                n = t["shape"][0]
+                x, y = (struct.unpack_from("<%df" % n, trunk, t["off"]) for trunk in trunks)
+                for i in range(n):
+                    self.assertAlmostEqual(x[i], y[i], delta=2.4e-7 * max(1, abs(y[i])))
+                trunks[0][t["off"]:t["off"] + 4 * n] = trunks[1][t["off"]:t["off"] + 4 * n]
+        self.assertEqual(trunks[0], trunks[1])
         self.ok("verify", gguf)
+
+    def test_export_says_what_the_checkpoint_said(self):
+        cmf, hf, again = self.path("m.cmf"), self.path("hf"), self.path("again.cmf")
+        self.ok("convert", os.path.join(GOLDEN, "convert", "gguf", "kimi_linear_even.gguf"), "-o", cmf, "-q", "f32")
+        self.ok("export", cmf, "-o", hf)
+        self.assertEqual(json.loads(tool.read(os.path.join(hf, "config.json")))["model_type"], "kimi_linear")
+        self.ok("convert", hf, "-o", again, "-q", "f32")
+        a, b = ({t["name"]: t["hash"] for t in self.ok("tensor", f, "--json").json} for f in (cmf, again))
+        self.assertEqual(a, b)
 
 
 class ByRows(tool.Case):
     def test_large_matrices_are_converted_in_pieces(self):
         """The same bytes as from a .cmf, which is read otherwise."""
         source, rows, cols = self.path("hf"), 131200, 32  # more than 4 million values
-        shutil.copytree(FromGguf.HF, source)
+        shutil.copytree(os.path.join(GOLDEN, "families", "deepseek_v3"), source)
         path = os.path.join(source, "config.json")
         config = json.loads(tool.read(path))
         config["vocab_size"] = rows

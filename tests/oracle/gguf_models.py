@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GGUF files of the tiny checkpoints, made by llama.cpp's own converter.
 
-    python tests/oracle/gguf_models.py LLAMA_CPP tests/golden/convert/gguf
+    python tests/oracle/gguf_models.py LLAMA_CPP tests/golden/convert/gguf [NAME ...]
 LLAMA_CPP: a checkout of the source that node-llama-cpp 3.21.1 carries (llama/gitRelease.bundle);
 torch 2.15.0, transformers 5.24.0. Weights as bf16, norms f32, no tokenizer.
 """
@@ -17,11 +17,29 @@ import conversion  # noqa: E402
 from conversion import ModelBase  # noqa: E402
 
 HERE = pathlib.Path(os.path.dirname(__file__))
-for name in ("llama_rope3", "gemma", "phi3_longrope", "qwen2", "smollm3", "deepseek_v3"):
-    source = HERE / "../golden/families" / name
-    hparams = ModelBase.load_hparams(source, False)
-    if name == "deepseek_v3":  # the released config.json says it, transformers' own does not
+
+
+def as_released(name, hparams):
+    """What the released config.json says and transformers' own does not, or in other words."""
+    if name == "deepseek_v3":
         hparams["scoring_func"] = "sigmoid"
+    if name == "kimi_linear_even":
+        kinds = list(enumerate(hparams["layer_types"], 1))
+        hparams["linear_attn_config"] = {
+            "kda_layers": [i for i, kind in kinds if kind == "linear_attention"],
+            "full_attn_layers": [i for i, kind in kinds if kind == "full_attention"],
+            "num_heads": hparams["linear_num_heads"], "head_dim": hparams["linear_head_dim"],
+            "short_conv_kernel_size": hparams["linear_conv_kernel_dim"]}
+        hparams["first_k_dense_replace"] = hparams["mlp_layer_types"].index("sparse")
+        hparams["moe_router_activation_func"] = "sigmoid"
+        hparams["rope_theta"] = 10000.0
+    return hparams
+
+
+NAMES = ("llama_rope3", "gemma", "phi3_longrope", "qwen2", "smollm3", "deepseek_v3", "kimi_linear_even")
+for name in sys.argv[3:] or NAMES:
+    source = HERE / "../golden/families" / name
+    hparams = as_released(name, ModelBase.load_hparams(source, False))
     cls = conversion.get_model_class(hparams["architectures"][0])
     cls.set_vocab = lambda self: self._set_vocab_none()
     with torch.inference_mode():

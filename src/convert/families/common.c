@@ -274,10 +274,9 @@ caisson_status csn_meta_model(csn_meta *m, csn_arch *a, caisson_error *err) {
     CSN_TRY(csn_meta_need_u32(m, "block_count", &a->n_layers, err));
     CSN_TRY(csn_meta_need_u32(m, "attention.head_count", &a->n_heads, err));
     a->n_kv_heads = a->n_heads;
-    CSN_TRY(csn_meta_u32(m, "attention.head_count_kv", &a->n_kv_heads, err));
     CSN_TRY(csn_meta_need_u32(m, "context_length", &a->max_position_embeddings, err));
     CSN_TRY(csn_meta_need_f64(m, "attention.layer_norm_rms_epsilon", &a->rms_norm_eps, err));
-    if (a->n_heads == 0 || a->n_kv_heads == 0 || a->hidden_size == 0 || a->n_layers == 0 ||
+    if (a->n_heads == 0 || a->hidden_size == 0 || a->n_layers == 0 ||
         a->max_position_embeddings == 0) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "metadata", .what = "a size is 0");
     }
@@ -301,6 +300,10 @@ caisson_status csn_meta_model(csn_meta *m, csn_arch *a, caisson_error *err) {
 caisson_status csn_meta_sizes(csn_meta *m, csn_arch *a, caisson_error *err) {
     uint32_t value_length;
     CSN_TRY(csn_meta_model(m, a, err));
+    CSN_TRY(csn_meta_u32(m, "attention.head_count_kv", &a->n_kv_heads, err));
+    if (a->n_kv_heads == 0) {
+        return csn_meta_refuse(m, "attention.head_count_kv", "must not be 0", err);
+    }
     a->head_dim = a->hidden_size / a->n_heads;
     CSN_TRY(csn_meta_u32(m, "attention.key_length", &a->head_dim, err));
     value_length = a->head_dim;

@@ -57,59 +57,6 @@ static caisson_status deepseek_v3_config(csn_config *c, csn_arena *arena, csn_ar
     return csn_arch_full_layers(a, arena, err);
 }
 
-/* Sizes of heads. What the file calls a key is then what the cache holds of it; files of before
- * that have one matrix for keys and values, and name the sizes of heads themselves. */
-static caisson_status gguf_mla(csn_meta *m, csn_arena *arena, csn_arch *a, caisson_error *err) {
-    uint32_t key = 0, value = 0;
-    double log_mscale = 0;
-    CSN_TRY(csn_meta_need_u32(m, "attention.kv_lora_rank", &a->mla.kv_lora_rank, err));
-    CSN_TRY(csn_meta_u32(m, "attention.q_lora_rank", &a->mla.q_lora_rank, err));
-    CSN_TRY(csn_meta_need_u32(m, "attention.key_length", &key, err));
-    CSN_TRY(csn_meta_need_u32(m, "attention.value_length", &value, err));
-    CSN_TRY(csn_meta_u32(m, "attention.key_length_mla", &key, err));
-    CSN_TRY(csn_meta_u32(m, "attention.value_length_mla", &value, err));
-    CSN_TRY(csn_meta_need_u32(m, "rope.dimension_count", &a->mla.qk_rope_head_dim, err));
-    CSN_TRY(csn_meta_f64(m, "rope.scaling.yarn_log_multiplier", &log_mscale, err));
-    if (key <= a->mla.qk_rope_head_dim || a->mla.qk_rope_head_dim == 0 || key > 1 << 20 ||
-        value == 0 || value > 1 << 20 || a->mla.kv_lora_rank == 0 ||
-        a->mla.kv_lora_rank > 1 << 20) {
-        return csn_meta_refuse(m, "attention.key_length_mla",
-                               "sizes of latent attention that make no sense", err);
-    }
-    a->n_kv_heads = a->n_heads;
-    a->mla.present = true;
-    a->mla.qk_nope_head_dim = key - a->mla.qk_rope_head_dim;
-    a->mla.v_head_dim = value;
-    a->mla.rope_interleave = true;
-    a->head_dim = a->mla.qk_rope_head_dim; /* what RoPE's factors are made for */
-    CSN_TRY(csn_meta_rope(m, arena, a, err));
-    a->head_dim = key;
-    if (a->yarn.present && log_mscale != 0) { /* a tenth of mscale_all_dim; mscale is the same */
-        a->yarn.has_mscale_all_dim = true;
-        a->yarn.mscale_all_dim = (float)(log_mscale * 10);
-        a->yarn.attention_factor = 1.0f;
-    }
-    return CAISSON_OK;
-}
-
-static caisson_status gguf_router(csn_meta *m, csn_arch *a, caisson_error *err) {
-    enum { SIGMOID = 2 };
-    uint32_t n_shared = 0, scores = 1;
-    CSN_TRY(csn_meta_moe(m, false, false, a, err));
-    CSN_TRY(csn_meta_u32(m, "expert_shared_count", &n_shared, err));
-    CSN_TRY(csn_meta_u32(m, "expert_group_count", &a->moe.n_group, err));
-    CSN_TRY(csn_meta_u32(m, "expert_group_used_count", &a->moe.topk_group, err));
-    CSN_TRY(csn_meta_u32(m, "expert_gating_func", &scores, err));
-    (void)csn_meta_get(m, "leading_dense_block_count"); /* the tensors say it */
-    a->moe.routed_scaling_factor = 1.0;
-    CSN_TRY(csn_meta_f64(m, "expert_weights_scale", &a->moe.routed_scaling_factor, err));
-    if (scores != SIGMOID) {
-        return csn_meta_refuse(m, "expert_gating_func",
-                               "only experts that are scored by the sigmoid (2) are read", err);
-    }
-    return csn_arch_sigmoid_moe(a, n_shared, "metadata", err);
-}
-
 static caisson_status deepseek_v3_gguf(csn_meta *m, csn_arena *arena, csn_arch *a,
                                        caisson_error *err) {
     uint32_t n_next = 0;
@@ -119,8 +66,9 @@ static caisson_status deepseek_v3_gguf(csn_meta *m, csn_arena *arena, csn_arch *
         return csn_meta_refuse(m, "nextn_predict_layers", "as many as there are layers", err);
     }
     a->n_layers -= n_next;
-    CSN_TRY(gguf_mla(m, arena, a, err));
-    CSN_TRY(gguf_router(m, a, err));
+    (void)csn_meta_get(m, "attention.head_count_kv"); /* of what the cache holds: one */
+    CSN_TRY(csn_meta_mla(m, arena, a, err));
+    CSN_TRY(csn_meta_sigmoid_moe(m, false, a, err));
     return csn_arch_full_layers(a, arena, err);
 }
 

@@ -15,54 +15,61 @@
 #define D CSN_DIM_KDA_HEAD
 #define ONE_D CSN_DIM_NONE
 #define OPT CSN_ROW_OPTIONAL
-#define ROW(name, hf, rows, cols, flags)                                                           \
+#define ROW(name, hf, gguf, rows, cols, flags)                                                     \
     {                                                                                              \
-        LAYER name, LAYER hf, NULL, rows, cols, flags, {0}, {                                      \
+        LAYER name, LAYER hf, gguf, rows, cols, flags, {0}, {                                      \
             0                                                                                      \
         }                                                                                          \
     }
-#define KDA(name, rows, cols, flags)                                                               \
-    ROW("kda_attn." name, "self_attn." name, rows, cols, CSN_ROW_KDA | (flags))
-#define MOE(name, hf, rows, cols, flags) ROW("mlp." name, "block_sparse_moe." hf, rows, cols, flags)
+#define BLK "blk.{}."
+#define KDA(name, gguf, rows, cols, flags)                                                         \
+    ROW("kda_attn." name, "self_attn." name, gguf, rows, cols, CSN_ROW_KDA | (flags))
+#define MOE(name, hf, gguf, rows, cols, flags)                                                     \
+    ROW("mlp." name, "block_sparse_moe." hf, gguf, rows, cols, flags)
 
 static const csn_name_row kda_rows[] = {
-    KDA("q_proj.weight", C, H, 0),
-    KDA("k_proj.weight", C, H, 0),
-    KDA("v_proj.weight", C, H, 0),
-    KDA("q_conv1d.weight", C, CSN_DIM_KDA_CONV, CSN_ROW_ANY_SHAPE),
-    KDA("k_conv1d.weight", C, CSN_DIM_KDA_CONV, CSN_ROW_ANY_SHAPE),
-    KDA("v_conv1d.weight", C, CSN_DIM_KDA_CONV, CSN_ROW_ANY_SHAPE),
-    KDA("f_a_proj.weight", D, H, 0),
-    KDA("f_b_proj.weight", C, D, 0),
-    KDA("b_proj.weight", CSN_DIM_KDA_HEADS, H, 0),
-    KDA("g_proj.weight", C, H, OPT), /* or the two of low rank */
-    KDA("g_a_proj.weight", D, H, OPT),
-    KDA("g_b_proj.weight", C, D, OPT),
-    KDA("A_log", CSN_DIM_KDA_HEADS, ONE_D, CSN_ROW_ANY_SHAPE),
-    KDA("dt_bias", C, ONE_D, CSN_ROW_ANY_SHAPE),
-    KDA("o_norm.weight", D, ONE_D, 0),
-    KDA("o_proj.weight", H, C, 0),
+    KDA("q_proj.weight", BLK "attn_q.weight", C, H, 0),
+    KDA("k_proj.weight", BLK "attn_k.weight", C, H, 0),
+    KDA("v_proj.weight", BLK "attn_v.weight", C, H, 0),
+    KDA("q_conv1d.weight", BLK "ssm_conv1d_q.weight", C, CSN_DIM_KDA_CONV, CSN_ROW_ANY_SHAPE),
+    KDA("k_conv1d.weight", BLK "ssm_conv1d_k.weight", C, CSN_DIM_KDA_CONV, CSN_ROW_ANY_SHAPE),
+    KDA("v_conv1d.weight", BLK "ssm_conv1d_v.weight", C, CSN_DIM_KDA_CONV, CSN_ROW_ANY_SHAPE),
+    KDA("f_a_proj.weight", BLK "ssm_f_a.weight", D, H, 0),
+    KDA("f_b_proj.weight", BLK "ssm_f_b.weight", C, D, 0),
+    KDA("b_proj.weight", BLK "ssm_beta.weight", CSN_DIM_KDA_HEADS, H, 0),
+    KDA("g_proj.weight", NULL, C, H, OPT), /* or the two of low rank */
+    KDA("g_a_proj.weight", BLK "ssm_g_a.weight", D, H, OPT),
+    KDA("g_b_proj.weight", BLK "ssm_g_b.weight", C, D, OPT),
+    KDA("A_log", BLK "ssm_a", CSN_DIM_KDA_HEADS, ONE_D, CSN_ROW_ANY_SHAPE | CSN_ROW_LOG),
+    KDA("dt_bias", BLK "ssm_dt.bias", C, ONE_D, CSN_ROW_ANY_SHAPE),
+    KDA("o_norm.weight", BLK "ssm_norm.weight", D, ONE_D, 0),
+    KDA("o_proj.weight", BLK "attn_output.weight", H, C, 0),
 };
 static const csn_name_table kda_names = TABLE(kda_rows);
 
 static const csn_name_row moe_rows[] = {
-    MOE("gate.weight", "gate.weight", CSN_DIM_EXPERTS, H, CSN_ROW_ROUTER | CSN_ROW_MIXTURE),
-    MOE("expert_bias", "gate.e_score_correction_bias", CSN_DIM_EXPERTS, ONE_D,
+    MOE("gate.weight", "gate.weight", BLK "ffn_gate_inp.weight", CSN_DIM_EXPERTS, H,
+        CSN_ROW_ROUTER | CSN_ROW_MIXTURE),
+    MOE("expert_bias", "gate.e_score_correction_bias", BLK "exp_probs_b.bias", CSN_DIM_EXPERTS,
+        ONE_D, CSN_ROW_MIXTURE | OPT),
+    MOE("routed_expert_down_proj.weight", "routed_expert_down_proj.weight", NULL, L, H,
         CSN_ROW_MIXTURE | OPT),
-    MOE("routed_expert_down_proj.weight", "routed_expert_down_proj.weight", L, H,
+    MOE("routed_expert_up_proj.weight", "routed_expert_up_proj.weight", NULL, H, L,
         CSN_ROW_MIXTURE | OPT),
-    MOE("routed_expert_up_proj.weight", "routed_expert_up_proj.weight", H, L,
+    MOE("routed_expert_norm.weight", "routed_expert_norm.weight", NULL, L, ONE_D,
         CSN_ROW_MIXTURE | OPT),
-    MOE("routed_expert_norm.weight", "routed_expert_norm.weight", L, ONE_D, CSN_ROW_MIXTURE | OPT),
-    MOE("experts.{}.gate_proj.weight", "experts.{}.w1.weight", F, L, CSN_ROW_EXPERT),
-    MOE("experts.{}.up_proj.weight", "experts.{}.w3.weight", F, L, CSN_ROW_EXPERT),
-    MOE("experts.{}.down_proj.weight", "experts.{}.w2.weight", L, F, CSN_ROW_EXPERT),
-    MOE("shared_expert.gate_proj.weight", "shared_experts.gate_proj.weight", S, H,
-        CSN_ROW_MIXTURE | OPT),
-    MOE("shared_expert.up_proj.weight", "shared_experts.up_proj.weight", S, H,
-        CSN_ROW_MIXTURE | OPT),
-    MOE("shared_expert.down_proj.weight", "shared_experts.down_proj.weight", H, S,
-        CSN_ROW_MIXTURE | OPT),
+    MOE("experts.{}.gate_proj.weight", "experts.{}.w1.weight", BLK "ffn_gate_exps.weight", F, L,
+        CSN_ROW_EXPERT),
+    MOE("experts.{}.up_proj.weight", "experts.{}.w3.weight", BLK "ffn_up_exps.weight", F, L,
+        CSN_ROW_EXPERT),
+    MOE("experts.{}.down_proj.weight", "experts.{}.w2.weight", BLK "ffn_down_exps.weight", L, F,
+        CSN_ROW_EXPERT),
+    MOE("shared_expert.gate_proj.weight", "shared_experts.gate_proj.weight",
+        BLK "ffn_gate_shexp.weight", S, H, CSN_ROW_MIXTURE | OPT),
+    MOE("shared_expert.up_proj.weight", "shared_experts.up_proj.weight", BLK "ffn_up_shexp.weight",
+        S, H, CSN_ROW_MIXTURE | OPT),
+    MOE("shared_expert.down_proj.weight", "shared_experts.down_proj.weight",
+        BLK "ffn_down_shexp.weight", H, S, CSN_ROW_MIXTURE | OPT),
 };
 static const csn_name_table moe_names = TABLE(moe_rows);
 
@@ -70,12 +77,12 @@ static const csn_name_table moe_names = TABLE(moe_rows);
 static const csn_name_row res_rows[] = {
     {"model.output_attn_res_norm.weight", NULL, NULL, H, ONE_D, OPT | CSN_ROW_ANY_SHAPE, {0}, {0}},
     {"model.output_attn_res_proj.weight", NULL, NULL, H, ONE_D, OPT | CSN_ROW_ANY_SHAPE, {0}, {0}},
-    ROW("self_attention_res_norm.weight", "self_attention_res_norm.weight", H, ONE_D,
+    ROW("self_attention_res_norm.weight", "self_attention_res_norm.weight", NULL, H, ONE_D,
         OPT | CSN_ROW_ANY_SHAPE),
-    ROW("self_attention_res_proj.weight", "self_attention_res_proj.weight", H, ONE_D,
+    ROW("self_attention_res_proj.weight", "self_attention_res_proj.weight", NULL, H, ONE_D,
         OPT | CSN_ROW_ANY_SHAPE),
-    ROW("mlp_res_norm.weight", "mlp_res_norm.weight", H, ONE_D, OPT | CSN_ROW_ANY_SHAPE),
-    ROW("mlp_res_proj.weight", "mlp_res_proj.weight", H, ONE_D, OPT | CSN_ROW_ANY_SHAPE),
+    ROW("mlp_res_norm.weight", "mlp_res_norm.weight", NULL, H, ONE_D, OPT | CSN_ROW_ANY_SHAPE),
+    ROW("mlp_res_proj.weight", "mlp_res_proj.weight", NULL, H, ONE_D, OPT | CSN_ROW_ANY_SHAPE),
 };
 static const csn_name_table res_names = TABLE(res_rows);
 
@@ -189,6 +196,48 @@ static caisson_status kimi_k3_config(csn_config *c, csn_arena *arena, csn_arch *
     return CAISSON_OK;
 }
 
+/* llama.cpp tells the kinds of layers apart by their key-value heads: those of KDA have none. */
+static caisson_status gguf_layers(csn_meta *m, csn_arena *arena, csn_arch *a, caisson_error *err) {
+    static const char key[] = "attention.head_count_kv";
+    const csn_gguf_pair *heads = csn_meta_get(m, key);
+    if (heads == NULL || heads->type != CSN_GGUF_ARRAY || heads->n != a->n_layers) {
+        return csn_meta_refuse(m, key, "not one number a layer", err);
+    }
+    CSN_TRY(csn_arch_full_layers(a, arena, err));
+    for (uint32_t i = 0; i < a->n_layers; i++) {
+        int64_t n = -1;
+        if (!csn_gguf_item_i64(heads, i, &n) || n < 0) {
+            return csn_meta_refuse(m, key, "an entry is no number of heads", err);
+        }
+        if (n == 0) {
+            a->layer_types[i] = CSN_LAYER_KDA;
+        }
+    }
+    return CAISSON_OK;
+}
+
+/* There are as many heads of KDA as of latent attention, none of which rotates: the format says
+ * neither, llama.cpp takes it so. The shapes of the tensors are held against it. */
+static caisson_status kimi_linear_gguf(csn_meta *m, csn_arena *arena, csn_arch *a,
+                                       caisson_error *err) {
+    CSN_TRY(csn_meta_model(m, a, err));
+    CSN_TRY(csn_meta_mla(m, arena, a, err));
+    CSN_TRY(csn_meta_sigmoid_moe(m, true, a, err));
+    CSN_TRY(gguf_layers(m, arena, a, err));
+    CSN_TRY(csn_meta_need_u32(m, "kda.head_dim", &a->linear_value_head_dim, err));
+    CSN_TRY(csn_meta_need_u32(m, "ssm.conv_kernel", &a->linear_conv_kernel_dim, err));
+    if (a->linear_value_head_dim == 0) {
+        return csn_meta_refuse(m, "kda.head_dim", "must not be 0", err);
+    }
+    if (a->linear_conv_kernel_dim == 0) {
+        return csn_meta_refuse(m, "ssm.conv_kernel", "must not be 0", err);
+    }
+    a->mla.nope = true;
+    a->linear_n_value_heads = a->linear_n_key_heads = a->n_heads;
+    a->linear_key_head_dim = a->linear_value_head_dim;
+    return CAISSON_OK;
+}
+
 static caisson_status no_gguf(csn_meta *m, csn_arena *arena, csn_arch *a, caisson_error *err) {
     (void)arena;
     (void)a;
@@ -201,9 +250,9 @@ static const csn_name_table *const tables[] = {
 
 const csn_family csn_family_kimi_linear = {
     .names = (const char *const[]){"kimi_linear", NULL},
-    .gguf_names = (const char *const[]){NULL},
+    .gguf_names = (const char *const[]){"kimi-linear", NULL},
     .read_config = kimi_linear_config,
-    .read_gguf = no_gguf,
+    .read_gguf = kimi_linear_gguf,
     .tables = tables,
 };
 

@@ -138,6 +138,8 @@ static void of_a_gguf_whole_heads_of_kv_b_proj(void **state) {
     (void)state;
     (void)compare_all(GOLDEN "convert/gguf/deepseek_v3.gguf",
                       CSN_STR("self_attn.kv_b_proj.weight"));
+    (void)compare_all(GOLDEN "convert/gguf/kimi_linear_even.gguf",
+                      CSN_STR("self_attn.kv_b_proj.weight"));
 }
 
 static void of_a_cmf_in_every_dtype_that_has_rows(void **state) {
