@@ -185,7 +185,8 @@ const cli_command cli_cmd_verify = {
                cli_common_options},
     .details =
         "Prints one line for each fault, with its range of bytes and both values, and never stops "
-        "at the first. Of a .waste directory every record has a checksum; trunk and codebooks have "
+        "at the first. A scale or a value that is not a finite number is a fault, too. Of a .waste "
+        "directory every record has a checksum; trunk and codebooks have "
         "digests only where --write-digests, or our converter, left them. Notes tell what is odd "
         "and no fault: reserved flags, feature bits that the "
         "content does not bear out, bytes that belong to nothing. A signature that lies beside a "

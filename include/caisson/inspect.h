@@ -106,11 +106,11 @@ typedef struct caisson_verify_options {
     void (*on_note)(void *ctx, const caisson_error *note);
 } caisson_verify_options;
 
-/* Opens the file and checks every hash in it (of a .waste directory every record, and the digests
- * beside it where there are any), and the signature `<path>.sig` if there is one; never
- * stops at the first fault. A file that does not open is a fault too, told like the others.
- * *ret_n_faults = 0: the file is valid. Errors, only when it could not finish: CAISSON_E_CANCELLED,
- * _NOMEM, _ARG. */
+/* Opens the file and checks every hash in it, and that scales and values are finite numbers (of a
+ * .waste directory every record, and the digests beside it where there are any), and the signature
+ * `<path>.sig` if there is one; never stops at the first fault. A file that does not open is a
+ * fault too, told like the others. *ret_n_faults = 0: the file is valid. Errors, only when it could
+ * not finish: CAISSON_E_CANCELLED, _NOMEM, _ARG. */
 CAISSON_API caisson_status caisson_verify(const char *path, const caisson_verify_options *options,
                                           uint64_t *ret_n_faults, caisson_error *err);
 

@@ -10,7 +10,7 @@ import re
 from typing import List, NamedTuple, Optional
 
 from . import digests, envelope, ranges, signature, skills
-from .codecs import TABLE
+from .codecs import TABLE, finite
 from .errors import CmfError, HashMismatch, Parse
 from .file import OPTIONAL, File
 from .hash64 import hash64, hex64
@@ -44,6 +44,7 @@ def verify(path, key: Optional[str] = None, use_mmap: bool = True) -> Result:
     if file.header is not None:
         notes.append(_check_digests(file, problems))
         notes += _skill_notes(file)
+    _check_numbers(file, problems)
     if file.data is not None:
         notes.append(signature.check(file.path, file.data, file.report, key))
     return Result(os.fspath(path), problems, [note for note in notes if note])
@@ -101,6 +102,15 @@ def _check_digests(file: File, problems: List[CmfError]) -> Optional[str]:
             compare(file.digests.tensors[entry.record], file.payload(entry), "data", entry.name,
                     file.payload_offset(entry))
     return None
+
+
+def _check_numbers(file: File, problems: List[CmfError]) -> None:
+    """Scales and values that are not finite, of payloads that are what their writer wrote."""
+    named = {p.tensor for p in problems}
+    for entry in file.located:
+        if entry.name not in named and not finite(entry.dtype, file.payload(entry), entry.shape):
+            file.report(Parse("a scale or a value is not a finite number", section="data",
+                              tensor=entry.name, offset=file.payload_offset(entry)))
 
 
 def _feature_notes(file: File) -> List[str]:

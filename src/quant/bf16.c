@@ -36,6 +36,11 @@ static uint32_t bf16_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
     return 1;
 }
 
+static uint32_t bf16_numbers(const csn_matrix *m, csn_numbers ret[CSN_NUMBER_SPANS]) {
+    ret[0] = (csn_numbers){CSN_NUMBER_BF16, true, 0, m->rows * m->cols, 2, m->cols};
+    return 1;
+}
+
 const csn_dtype csn_dtype_bf16 = {
     .name = "bf16",
     .cmf_id = 2,
@@ -47,5 +52,6 @@ const csn_dtype csn_dtype_bf16 = {
     .nbytes = bf16_nbytes,
     .decode = bf16_decode,
     .row_parts = bf16_row_parts,
+    .numbers = bf16_numbers,
     .encode = bf16_encode,
 };

@@ -78,6 +78,24 @@ typedef struct csn_row_part {
     bool is_shared; /* the part is there once, for all rows */
 } csn_row_part;
 
+/* Numbers of a payload that its weights are made of, at equal distances. */
+typedef enum csn_number_kind {
+    CSN_NUMBER_F16,
+    CSN_NUMBER_BF16, /* side by side, like f32 */
+    CSN_NUMBER_F32,
+    CSN_NUMBER_Q4TP, /* {f16 lo, f16 step} of a ladder (quant/q4tp.h) */
+    CSN_NUMBER_Q2TP,
+} csn_number_kind;
+enum { CSN_NUMBER_SPANS = 2 };
+typedef struct csn_numbers {
+    csn_number_kind kind;
+    bool is_value;   /* weights as they are; otherwise scales of weights */
+    uint64_t first;  /* byte of the payload; of kinds of 4 bytes a multiple of 4 */
+    uint64_t n;      /* how many */
+    uint32_t stride; /* bytes from one to the next */
+    uint64_t of_row; /* how many a row of the matrix has; 0: they are not in the order of rows */
+} csn_numbers;
+
 struct csn_dtype {
     const char *name; /* "q8_row", as facts 4.0 spells it; GGUF-only types in lower case: "q4_k" */
     int cmf_id;       /* id in a CMF directory, or CSN_NO_ID */
@@ -112,6 +130,10 @@ struct csn_dtype {
     void (*scales)(const csn_matrix *m, float *out);
     /* csn_row_parts where `parts` cannot say it; or NULL. */
     uint32_t (*row_parts)(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]);
+    /* All floating-point numbers of the payload of m (whose data is not looked at), in its order;
+     * returns how many spans. A finite number in each place makes finite weights. NULL: the payload
+     * has none, or its container is none that we verify. */
+    uint32_t (*numbers)(const csn_matrix *m, csn_numbers ret[CSN_NUMBER_SPANS]);
     /* Encodes a whole tensor: what `out` held is replaced by the payload, whose size is known only
      * then where nbytes is NULL. Rows or groups are split over `pool` (may be NULL) with the same
      * bytes for any number of threads. NULL = never written by us. x is finite. CAISSON_E_BOUNDS

@@ -43,6 +43,11 @@ static uint32_t f16_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
     return 1;
 }
 
+static uint32_t f16_numbers(const csn_matrix *m, csn_numbers ret[CSN_NUMBER_SPANS]) {
+    ret[0] = (csn_numbers){CSN_NUMBER_F16, true, 0, m->rows * m->cols, 2, m->cols};
+    return 1;
+}
+
 const csn_dtype csn_dtype_f16 = {
     .name = "f16",
     .cmf_id = 1,
@@ -54,5 +59,6 @@ const csn_dtype csn_dtype_f16 = {
     .nbytes = f16_nbytes,
     .decode = f16_decode,
     .row_parts = f16_row_parts,
+    .numbers = f16_numbers,
     .encode = f16_encode,
 };

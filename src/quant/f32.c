@@ -43,6 +43,11 @@ static uint32_t f32_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
     return 1;
 }
 
+static uint32_t f32_numbers(const csn_matrix *m, csn_numbers ret[CSN_NUMBER_SPANS]) {
+    ret[0] = (csn_numbers){CSN_NUMBER_F32, true, 0, m->rows * m->cols, 4, m->cols};
+    return 1;
+}
+
 const csn_dtype csn_dtype_f32 = {
     .name = "f32",
     .cmf_id = 0,
@@ -54,5 +59,6 @@ const csn_dtype csn_dtype_f32 = {
     .nbytes = f32_nbytes,
     .decode = f32_decode,
     .row_parts = f32_row_parts,
+    .numbers = f32_numbers,
     .encode = f32_encode,
 };

@@ -34,6 +34,14 @@ uint32_t csn_group128_row_parts(const csn_group128 *g, uint64_t cols,
     return 2;
 }
 
+uint32_t csn_group128_numbers(const csn_group128 *g, const csn_matrix *m,
+                              csn_numbers ret[CSN_NUMBER_SPANS]) {
+    uint64_t of_row = csn_group128_count(m->cols);
+    ret[0] = (csn_numbers){CSN_NUMBER_F16,   false, m->rows * row_bytes(g, of_row),
+                           m->rows * of_row, 2,     of_row};
+    return 1;
+}
+
 /* A count that the compiler knows: vectors without a rest. */
 static void scale_whole(const int8_t *restrict code, float s, float *restrict out) {
     for (int i = 0; i < CSN_GROUP128; i++) {

@@ -19,6 +19,8 @@ caisson_status csn_group128_nbytes(const csn_group128 *g, const csn_shape *shape
                                    caisson_error *err);
 uint32_t csn_group128_row_parts(const csn_group128 *g, uint64_t cols,
                                 csn_row_part ret[CSN_ROW_PARTS]);
+uint32_t csn_group128_numbers(const csn_group128 *g, const csn_matrix *m,
+                              csn_numbers ret[CSN_NUMBER_SPANS]);
 void csn_group128_decode(const csn_group128 *g, const csn_matrix *m, uint64_t i0, uint64_t n,
                          float *out);
 /* scale = max(largest magnitude, 1e-8) / g->max; codes are rounded half to even against the f32

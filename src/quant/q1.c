@@ -60,6 +60,11 @@ static uint32_t q1_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
     return cols % CSN_GROUP == 0 ? 1 : 0;
 }
 
+static uint32_t q1_numbers(const csn_matrix *m, csn_numbers ret[CSN_NUMBER_SPANS]) {
+    ret[0] = csn_group_scales(m, 0, CSN_Q1_TILE);
+    return 1;
+}
+
 const csn_dtype csn_dtype_q1 = {
     .name = "q1",
     .cmf_id = 12,
@@ -69,5 +74,6 @@ const csn_dtype csn_dtype_q1 = {
     .nbytes = q1_nbytes,
     .decode = csn_q1_decode,
     .row_parts = q1_row_parts,
+    .numbers = q1_numbers,
     .encode = q1_encode,
 };

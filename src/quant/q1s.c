@@ -181,6 +181,14 @@ static caisson_status q1s_encode(const float *x, const csn_shape *shape,
     return status;
 }
 
+static uint32_t q1s_numbers(const csn_matrix *m, csn_numbers ret[CSN_NUMBER_SPANS]) {
+    ret[0] = csn_group_scales(m, 0, CSN_Q1_TILE);
+    uint64_t entries = ret[0].n * CSN_Q1_TILE + 4;
+    uint64_t n = (m->nbytes - entries) / CSN_Q1S_OUTLIER;
+    ret[1] = (csn_numbers){CSN_NUMBER_F16, true, entries + 4, n, CSN_Q1S_OUTLIER, 0};
+    return 2;
+}
+
 const csn_dtype csn_dtype_q1s = {
     .name = "q1s",
     .cmf_id = 13,
@@ -190,6 +198,7 @@ const csn_dtype csn_dtype_q1s = {
     .check = q1s_check,
     .check_from = q1s_check_from,
     .decode = q1s_decode,
+    .numbers = q1s_numbers,
     .encode = q1s_encode,
     .about_nbytes = q1s_about,
 };

@@ -395,6 +395,14 @@ static caisson_status q1t_encode(const float *x, const csn_shape *shape,
     return status;
 }
 
+static uint32_t q1t_numbers(const csn_matrix *m, csn_numbers ret[CSN_NUMBER_SPANS]) {
+    ret[0] = csn_group_scales(m, 0, CSN_Q1T_TILE);
+    uint64_t entries = ret[0].n * CSN_Q1T_TILE + 4 * (m->rows + 1);
+    uint64_t n = (m->nbytes - entries) / CSN_Q1T_OUTLIER;
+    ret[1] = (csn_numbers){CSN_NUMBER_F16, true, entries + 2, n, CSN_Q1T_OUTLIER, 0};
+    return 2;
+}
+
 const csn_dtype csn_dtype_q1t = {
     .name = "q1t",
     .cmf_id = 14,
@@ -404,6 +412,7 @@ const csn_dtype csn_dtype_q1t = {
     .check = q1t_check,
     .check_from = q1t_check_from,
     .decode = q1t_decode,
+    .numbers = q1t_numbers,
     .encode = q1t_encode,
     .about_nbytes = q1t_about,
 };

@@ -54,6 +54,12 @@ static uint32_t q2tp_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
     return csn_ladder_row_parts(cols, GROUP_BYTES, ret);
 }
 
+static uint32_t q2tp_numbers(const csn_matrix *m, csn_numbers ret[CSN_NUMBER_SPANS]) {
+    uint64_t params = m->rows * (m->cols / CSN_GROUP) * GROUP_BYTES;
+    ret[0] = (csn_numbers){CSN_NUMBER_Q2TP, false, params, m->rows, 4, 1};
+    return 1;
+}
+
 const csn_dtype csn_dtype_q2tp = {
     .name = "q2tp",
     .cmf_id = 16,
@@ -65,4 +71,5 @@ const csn_dtype csn_dtype_q2tp = {
     .decode = q2tp_decode,
     .scales = q2tp_scales,
     .row_parts = q2tp_row_parts,
+    .numbers = q2tp_numbers,
 };

@@ -51,6 +51,10 @@ static uint32_t q3g_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
     return csn_group128_row_parts(&q3g, cols, ret);
 }
 
+static uint32_t q3g_numbers(const csn_matrix *m, csn_numbers ret[CSN_NUMBER_SPANS]) {
+    return csn_group128_numbers(&q3g, m, ret);
+}
+
 const csn_dtype csn_dtype_q3g = {
     .name = "q3g",
     .cmf_id = CSN_NO_ID,
@@ -60,5 +64,6 @@ const csn_dtype csn_dtype_q3g = {
     .nbytes = q3g_nbytes,
     .decode = q3g_decode,
     .row_parts = q3g_row_parts,
+    .numbers = q3g_numbers,
     .encode = q3g_encode,
 };

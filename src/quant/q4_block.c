@@ -46,6 +46,12 @@ static caisson_status q4_block_encode(const float *x, const csn_shape *shape,
     return csn_encode_end(&job, err);
 }
 
+static uint32_t q4_block_numbers(const csn_matrix *m, csn_numbers ret[CSN_NUMBER_SPANS]) {
+    ret[0] = csn_group_scales(m, 0, 2);
+    ret[0].first = 16 * ret[0].n;
+    return 1;
+}
+
 const csn_dtype csn_dtype_q4_block = {
     .name = "q4_block",
     .cmf_id = 4,
@@ -56,5 +62,6 @@ const csn_dtype csn_dtype_q4_block = {
     .parts = {{.of_32 = 16}, {.of_32 = 2}},
     .nbytes = q4_block_nbytes,
     .decode = q4_block_decode,
+    .numbers = q4_block_numbers,
     .encode = q4_block_encode,
 };

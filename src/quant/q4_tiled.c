@@ -47,6 +47,11 @@ static caisson_status q4_tiled_encode(const float *x, const csn_shape *shape,
     return csn_encode_end(&job, err);
 }
 
+static uint32_t q4_tiled_numbers(const csn_matrix *m, csn_numbers ret[CSN_NUMBER_SPANS]) {
+    ret[0] = csn_group_scales(m, 0, TILE);
+    return 1;
+}
+
 const csn_dtype csn_dtype_q4_tiled = {
     .name = "q4_tiled",
     .cmf_id = 11,
@@ -57,5 +62,6 @@ const csn_dtype csn_dtype_q4_tiled = {
     .parts = {{.of_32 = 18}},
     .nbytes = q4_tiled_nbytes,
     .decode = q4_tiled_decode,
+    .numbers = q4_tiled_numbers,
     .encode = q4_tiled_encode,
 };

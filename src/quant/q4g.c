@@ -42,6 +42,10 @@ static uint32_t q4g_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
     return csn_group128_row_parts(&q4g, cols, ret);
 }
 
+static uint32_t q4g_numbers(const csn_matrix *m, csn_numbers ret[CSN_NUMBER_SPANS]) {
+    return csn_group128_numbers(&q4g, m, ret);
+}
+
 const csn_dtype csn_dtype_q4g = {
     .name = "q4g",
     .cmf_id = CSN_NO_ID,
@@ -51,5 +55,6 @@ const csn_dtype csn_dtype_q4g = {
     .nbytes = q4g_nbytes,
     .decode = q4g_decode,
     .row_parts = q4g_row_parts,
+    .numbers = q4g_numbers,
     .encode = q4g_encode,
 };

@@ -245,6 +245,12 @@ static uint32_t q4tp_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
     return csn_ladder_row_parts(cols, GROUP_BYTES, ret);
 }
 
+static uint32_t q4tp_numbers(const csn_matrix *m, csn_numbers ret[CSN_NUMBER_SPANS]) {
+    uint64_t params = m->rows * (m->cols / CSN_GROUP) * GROUP_BYTES;
+    ret[0] = (csn_numbers){CSN_NUMBER_Q4TP, false, params, m->rows, 4, 1};
+    return 1;
+}
+
 const csn_dtype csn_dtype_q4tp = {
     .name = "q4tp",
     .cmf_id = 15,
@@ -256,5 +262,6 @@ const csn_dtype csn_dtype_q4tp = {
     .decode = q4tp_decode,
     .scales = q4tp_scales,
     .row_parts = q4tp_row_parts,
+    .numbers = q4tp_numbers,
     .encode = q4tp_encode,
 };

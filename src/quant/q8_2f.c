@@ -118,6 +118,13 @@ static caisson_status q8_2f_encode(const float *x, const csn_shape *shape,
     return status;
 }
 
+static uint32_t q8_2f_numbers(const csn_matrix *m, csn_numbers ret[CSN_NUMBER_SPANS]) {
+    uint64_t fields = m->rows * m->cols;
+    ret[0] = (csn_numbers){CSN_NUMBER_F16, false, fields, m->rows, 2, 1};
+    ret[1] = (csn_numbers){CSN_NUMBER_F16, false, fields + 2 * m->rows, m->cols, 2, 0};
+    return 2;
+}
+
 const csn_dtype csn_dtype_q8_2f = {
     .name = "q8_2f",
     .cmf_id = 9,
@@ -128,5 +135,6 @@ const csn_dtype csn_dtype_q8_2f = {
     .parts = {{.of_32 = 32}, {.of_row = 2}, {.of_col = 2}},
     .nbytes = q8_2f_nbytes,
     .decode = q8_2f_decode,
+    .numbers = q8_2f_numbers,
     .encode = q8_2f_encode,
 };

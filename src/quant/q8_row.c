@@ -50,6 +50,11 @@ static caisson_status q8_row_encode(const float *x, const csn_shape *shape,
     return csn_encode_end(&job, err);
 }
 
+static uint32_t q8_row_numbers(const csn_matrix *m, csn_numbers ret[CSN_NUMBER_SPANS]) {
+    ret[0] = (csn_numbers){CSN_NUMBER_F16, false, m->rows * m->cols, m->rows, 2, 1};
+    return 1;
+}
+
 const csn_dtype csn_dtype_q8_row = {
     .name = "q8_row",
     .cmf_id = 3,
@@ -60,5 +65,6 @@ const csn_dtype csn_dtype_q8_row = {
     .parts = {{.of_32 = 32}, {.of_row = 2}},
     .nbytes = q8_row_nbytes,
     .decode = q8_row_decode,
+    .numbers = q8_row_numbers,
     .encode = q8_row_encode,
 };

@@ -36,6 +36,10 @@ static uint32_t q8g_row_parts(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]) {
     return csn_group128_row_parts(&q8g, cols, ret);
 }
 
+static uint32_t q8g_numbers(const csn_matrix *m, csn_numbers ret[CSN_NUMBER_SPANS]) {
+    return csn_group128_numbers(&q8g, m, ret);
+}
+
 const csn_dtype csn_dtype_q8g = {
     .name = "q8g",
     .cmf_id = CSN_NO_ID,
@@ -45,5 +49,6 @@ const csn_dtype csn_dtype_q8g = {
     .nbytes = q8g_nbytes,
     .decode = q8g_decode,
     .row_parts = q8g_row_parts,
+    .numbers = q8g_numbers,
     .encode = q8g_encode,
 };

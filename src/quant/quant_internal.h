@@ -93,6 +93,17 @@ caisson_status csn_ladder_nbytes(const csn_shape *shape, const char *what, uint6
                                  uint64_t *ret, caisson_error *err);
 uint32_t csn_ladder_row_parts(uint64_t cols, uint64_t group_bytes, csn_row_part ret[CSN_ROW_PARTS]);
 
+/* The f16 scale of each group of 32 of the flattened elements, `stride` bytes from one to the next.
+ */
+static inline csn_numbers csn_group_scales(const csn_matrix *m, uint64_t first, uint32_t stride) {
+    uint64_t n = m->rows * m->cols;
+    return (csn_numbers){.kind = CSN_NUMBER_F16,
+                         .first = first,
+                         .n = n / CSN_GROUP + (n % CSN_GROUP != 0),
+                         .stride = stride,
+                         .of_row = m->cols % CSN_GROUP == 0 ? m->cols / CSN_GROUP : 0};
+}
+
 /* A job of an encoder: units [u0, u1) of work; sets *inf when a stored f16 became infinite. */
 typedef struct csn_encode_job {
     const csn_dtype *dtype;

@@ -277,6 +277,11 @@ static uint64_t vbit_ro_check_bytes(const csn_shape *shape, uint64_t nbytes) {
                                                                                        : nbytes;
 }
 
+static uint32_t vbit_numbers(const csn_matrix *m, csn_numbers ret[CSN_NUMBER_SPANS]) {
+    ret[0] = csn_group_scales(m, m->rows, 2);
+    return 1;
+}
+
 const csn_dtype csn_dtype_vbit = {
     .name = "vbit",
     .cmf_id = 8,
@@ -286,6 +291,7 @@ const csn_dtype csn_dtype_vbit = {
     .check = vbit_check,
     .check_bytes = vbit_check_bytes,
     .decode = vbit_decode,
+    .numbers = vbit_numbers,
     .encode = vbit_encode,
     .about_nbytes = vbit_about,
 };
@@ -299,6 +305,7 @@ const csn_dtype csn_dtype_vbit_ro = {
     .check = vbit_ro_check,
     .check_bytes = vbit_ro_check_bytes,
     .decode = vbit_decode,
+    .numbers = vbit_numbers,
     .encode = vbit_ro_encode,
     .about_nbytes = vbit_ro_about,
 };

@@ -449,7 +449,8 @@ caisson_status csn_store_read(csn_store *s, const csn_tensor *t, csn_matrix *ret
 caisson_status csn_store_check(const csn_store *s, uint32_t i_tensor, const uint8_t *bytes,
                                caisson_error *err) {
     if (s->warp == NULL) {
-        return csn_cmf_check_tensor(s->cmf, i_tensor, bytes, err);
+        CSN_TRY(csn_cmf_check_tensor(s->cmf, i_tensor, bytes, err));
+        return csn_cmf_check_numbers(s->cmf, i_tensor, bytes, err);
     }
     return s->warp->digests != NULL ? csn_warp_check_tensor(s->warp, i_tensor, bytes, err)
                                     : CAISSON_OK;

@@ -33,11 +33,11 @@ static caisson_status check_record(void *ctx, uint32_t i_layer, uint32_t expert,
 static caisson_status check_tensors(void *ctx, uint32_t i_layer, uint32_t expert,
                                     const uint8_t *const *pieces, caisson_error *err) {
     const csn_stream *s = ctx;
-    const csn_cmf *c = csn_store_cmf(s->store);
+    const csn_tensor *all = csn_store_cmf(s->store)->dir.tensors;
     const csn_tensor *const *t =
         s->tensors + ((uint64_t)s->first[i_layer] + expert) * CSN_EXPERT_MAX_PIECES;
     for (int k = 0; s->verify && k < CSN_EXPERT_MAX_PIECES; k++) {
-        CSN_TRY(csn_cmf_check_tensor(c, (uint32_t)(t[k] - c->dir.tensors), pieces[k], err));
+        CSN_TRY(csn_store_check(s->store, (uint32_t)(t[k] - all), pieces[k], err));
     }
     return CAISSON_OK;
 }

@@ -29,7 +29,7 @@ class Mutator:
         """n pairs of (what was done, bytes)"""
         kinds = [self.flip, self.truncate, self.swap, self.envelope_field, self.directory_field,
                  self.directory_byte, self.header_byte, self.header_value, self.payload_byte,
-                 self.section_byte]
+                 self.payload_number, self.section_byte]
         for i in range(n):
             kind = kinds[i % len(kinds)]
             result = kind(bytearray(self.blob))
@@ -121,9 +121,27 @@ class Mutator:
         at = self.rng.choice((start + self.rng.randrange(near),
                               start + entry.nbytes - 1 - self.rng.randrange(near)))
         old, blob[at] = blob[at], self.rng.choice((0, 1, 2, 3, 7, 8, 9, 127, 255, blob[at] ^ 1))
+        what = "%s + %d: %d -> %d" % (entry.name, at - start, old, blob[at])
+        return what, self.rehash_payload(blob, entry)
+
+    def payload_number(self, blob):
+        """Bytes of a payload that, where a number lies there, make it infinite or none."""
+        entries = [e for e in self.file.located if e.nbytes >= 4]
+        if not entries:
+            return None
+        entry = self.rng.choice(entries)
+        start = self.file.payload_offset(entry)
+        odd = self.rng.choice((b"\x00\x7c", b"\x01\xfe", b"\x80\x7f", b"\x00\x00\x80\xff"))
+        at = self.rng.choice((0, entry.nbytes - len(odd),
+                              self.rng.randrange(entry.nbytes - len(odd) + 1)))
+        blob[start + at : start + at + len(odd)] = odd
+        return "%s + %d: %s" % (entry.name, at, odd.hex()), self.rehash_payload(blob, entry)
+
+    def rehash_payload(self, blob, entry):
+        start = self.file.payload_offset(entry)
         record = self.at["directory"].offset + 16 + RECORD * entry.record
         struct.pack_into("<Q", blob, record + 48, hash64(blob[start : start + entry.nbytes]))
-        return "%s + %d: %d -> %d" % (entry.name, at - start, old, blob[at]), self.rehash(blob)
+        return self.rehash(blob)
 
     def section_byte(self, blob):
         """A byte of masks, vocab or index; the header's hash of it follows."""

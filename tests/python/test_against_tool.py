@@ -16,7 +16,7 @@ import numpy as np
 import maker
 import mutate
 from support import FILES
-from caisson_cmf import DTYPES, Model, verify
+from caisson_cmf import DTYPES, File, Model, verify
 
 try:
     from cryptography.hazmat.primitives.asymmetric import ed25519
@@ -34,11 +34,11 @@ SEED = "caisson"
 
 
 def tool(*args, fails=False):
-    """Standard output of a call, which must (not) succeed."""
+    """Standard output of a call, which must succeed; what one that must not says instead."""
     p = subprocess.run([TOOL, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=200)
     if (p.returncode != 0) != fails and fails is not None:
         raise AssertionError("%s: %d\n%s" % (" ".join(args), p.returncode, p.stderr.decode()))
-    return p.stdout
+    return p.stderr if fails else p.stdout
 
 
 def quant_types():
@@ -87,7 +87,8 @@ SHAPES = ((1, 32), (3, 64), (7, 96), (2, 1056), (33, 32), (1, 2080), (5, 256), (
 
 
 def random_payload(dtype, shape, rng):
-    """Bytes that no encoder writes and every decoder must take: any scale, any code."""
+    """Bytes that no encoder writes and every decoder must take: any scale, any code. Only verify
+    minds where they are not finite."""
     rows, cols = shape
     groups = rows * cols // 32
     if dtype in ("vbit", "vbit_ro"):
@@ -113,8 +114,11 @@ def decodes_anything(self, dtype):
     tensors = [("t%d" % i, BY_NAME[dtype].id, shape, random_payload(dtype, shape, rng))
                for i, shape in enumerate(SHAPES * 2)]
     path = self.write("random.cmf", maker.file(tensors, features=5))
-    self.assertEqual(verify(path).problems, [])
-    self.assertTrue(json.loads(tool("verify", "--json", path))[0]["valid"])
+    odd = [("Parse", name) for name, t in Model(path).tensors.items()
+           if not np.isfinite(t.values()).all()]
+    theirs = json.loads(tool("verify", "--json", path, fails=None))[0]["problems"]
+    self.assertEqual([(p.code, p.tensor) for p in verify(path).problems], odd)
+    self.assertEqual([(p["code"], p["tensor"]) for p in theirs], odd)
     for name, tensor in Model(path).tensors.items():
         same_values(self, path, name, tensor)
 
@@ -223,6 +227,52 @@ class Signatures(support.Case):
             self.assertEqual(verify(path).valid, theirs["valid"], text)
 
 
+@unittest.skipUnless(os.access(TOOL, os.X_OK), "the tool is not built")
+class Numbers(support.Case):
+    """F16: scales and values that are not finite, under hashes that are right."""
+
+    BAD = (("x.f16", 1, (4, 2), bytes(10) + b"\x00\xfc" + bytes(4), 10, 2, "a value", "-inf in row 2"),
+           ("x.f32", 0, (3,), bytes(8) + b"\x00\x00\xc0\x7f", 8, 4, "a value", "nan in row 2"),
+           ("x.q8_row", 3, (2, 3), bytes(8) + b"\x00\x7c", 8, 2, "a scale", "inf in row 1"),
+           ("x.q8_2f", 9, (1, 3), bytes(7) + b"\x01\x7c" + bytes(2), 7, 2, "a scale", "nan"),
+           ("x.q1s", 13, (1, 32), bytes(6) + b"\1\0\0\0" + bytes(4) + b"\x00\x7c", 14, 2, "a value", "inf"))
+
+    def test_each_is_named(self):
+        path = self.write("m.cmf", maker.file(tensors=[maker.NORM] + [bad[:4] for bad in self.BAD]))
+        file = File(path)
+        theirs = json.loads(tool("verify", "--json", path, fails=None))[0]
+        self.assertFalse(theirs["valid"])
+        want = [("Parse", "data", name, at + file.payload_offset(file.located[i + 1]), n,
+                 what + " is not a finite number", value)
+                for i, (name, _, _, _, at, n, what, value) in enumerate(self.BAD)]
+        self.assertEqual([tuple(p[k] for k in ("code", "section", "tensor", "offset", "bytes",
+                                               "what", "got")) for p in theirs["problems"]], want)
+        self.assertEqual([(p.code, p.section, p.tensor) for p in verify(path).problems],
+                         [w[:3] for w in want])
+
+    def test_a_wrong_hash_is_told_alone(self):
+        path = self.write("m.cmf", maker.file(tensors=[self.BAD[0][:4]]))
+        blob, file = bytearray(support.read(path)), File(path)
+        blob[file.payload_offset(file.located[0])] ^= 1
+        path = self.write("m.cmf", bytes(blob))
+        theirs = json.loads(tool("verify", "--json", path, fails=None))[0]
+        self.assertEqual([p["code"] for p in theirs["problems"]], ["Hash"])
+        self.assertEqual([p.code for p in verify(path).problems], ["Hash"])
+
+    def test_what_is_run_with_verify_is_refused(self):
+        blob = bytearray(support.read(support.TINY))
+        file = File(support.TINY)
+        entry = next(e for e in file.located if e.name.endswith("k_proj.weight"))
+        start = file.payload_offset(entry)
+        blob[start + 40 : start + 44] = b"\x00\x00\x80\x7f"
+        path = self.write("m.cmf", mutate.Mutator(support.TINY, SEED).rehash_payload(blob, entry))
+        tool("run", path, "a", "-n", "1")
+        for way in ([], ["--no-mmap"]):
+            err = tool("run", path, "a", "-n", "1", "--verify", *way, fails=True)
+            self.assertIn(b"a value is not a finite number", err)
+            self.assertIn(entry.name.encode(), err)
+
+
 WITH_MASKS = [name for name in SOUND if name[:-4] in ("tiny-masks", "tiny-index", "tiny-moe",
                                                       "tiny-loop", "odd-section-order")]
 
@@ -273,7 +323,7 @@ class Damaged(support.Case):
     def test_golden_files_of_refusal(self):
         paths = [os.path.join(folder, name) for folder, _, names in os.walk(support.BAD)
                  for name in sorted(names) if name.endswith(".cmf")]
-        for path, other in zip(paths, json.loads(tool("verify", "--json", *paths, fails=True))):
+        for path, other in zip(paths, json.loads(tool("verify", "--json", *paths, fails=None))):
             if "hostile" in path:  # overlays that lie: open or decoding may find it
                 continue
             mine = verify(path).as_json()

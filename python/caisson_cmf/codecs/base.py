@@ -28,6 +28,8 @@ class Dtype(NamedTuple):
     nbytes  shape -> exact payload size, or None where only the payload tells (or nothing does)
     check   (payload, shape) -> None; everything inside a payload that a decoder relies on
     decode  (payload, shape) -> float32 values; the payload has passed nbytes and check
+    numbers (payload, shape) -> the floating-point numbers of the payload: scales, or values that
+            are stored as they are; None where it has none
     """
 
     id: int
@@ -35,6 +37,7 @@ class Dtype(NamedTuple):
     nbytes: Callable[[Shape], Optional[int]]
     check: Callable[[np.ndarray, Shape], None]
     decode: Optional[Callable[[np.ndarray, Shape], np.ndarray]]
+    numbers: Optional[Callable[[np.ndarray, Shape], np.ndarray]] = None
 
 
 def no_rule(shape: Shape) -> None:

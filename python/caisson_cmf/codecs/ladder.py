@@ -46,6 +46,14 @@ def q2tp_decode(payload, shape):
     return (quants * scale[:, None]).reshape(-1)
 
 
+def q4tp_rungs(payload, shape):
+    return _parts(payload, shape, 16)[1]
+
+
+def q2tp_rungs(payload, shape):
+    return _parts(payload, shape, 8)[1][:, :-1]
+
+
 def _nbytes(shape, group_bytes):
     rows, _, gpr = grouped_matrix(shape)
     return rows * (gpr * group_bytes + 4 + _code_bytes(gpr))

@@ -27,9 +27,23 @@ def q1_nbytes(shape):
 
 def q1_decode(payload, shape):
     tiles = payload.reshape(n_groups(shape), TILE)
-    scale = f16(tiles[:, :2].reshape(-1), 0, tiles.shape[0])[:, None]
+    scale = _scales(tiles)[:, None]
     bits = np.unpackbits(tiles[:, 2:], axis=1, bitorder="little")
     return np.where(bits, scale, -scale).reshape(-1)[: elements(shape)]
+
+
+def q1_numbers(payload, shape):
+    return _scales(payload.reshape(n_groups(shape), TILE))
+
+
+def _scales(tiles):
+    return f16(tiles[:, :2].reshape(-1), 0, tiles.shape[0])
+
+
+def q1s_numbers(payload, shape):
+    tiles = q1_nbytes(shape)
+    entries = payload[tiles + 4 :].view(FLAT_ENTRY)
+    return np.concatenate([q1_numbers(payload[:tiles], shape), entries["value"]])
 
 
 def q1s_check(payload, shape):
@@ -93,16 +107,27 @@ def q1t_check(payload, shape):
 
 
 def q1t_decode(payload, shape):
-    rows, cols, gpr = grouped_matrix(shape)
-    tiles_bytes = rows * gpr * TERNARY_TILE
-    tiles = payload[:tiles_bytes].reshape(rows * gpr, TERNARY_TILE)
-    scale = f16(tiles[:, :2].reshape(-1), 0, tiles.shape[0])
+    rows, cols, _ = grouped_matrix(shape)
+    tiles, tail = _q1t_parts(payload, shape)
+    scale = _scales(tiles)
     powers = np.array([1, 3, 9, 27, 81], dtype=np.uint8)
     digits = (tiles[:, 2:, None] // powers % 3).reshape(-1, 35)[:, :GROUP]
     choices = np.stack([np.zeros_like(scale), scale, -scale], axis=1)
     values = np.take_along_axis(choices, digits.astype(np.int64), axis=1).reshape(-1)
-    row_ptr = u32(payload, tiles_bytes, rows + 1)
-    entries = payload[tiles_bytes + 4 * (rows + 1) :].view(ROW_ENTRY)
+    row_ptr = u32(tail, 0, rows + 1)
+    entries = tail[4 * (rows + 1) :].view(ROW_ENTRY)
     row = np.repeat(np.arange(rows), np.diff(row_ptr))
     values[row * cols + entries["col"]] = entries["value"].astype(np.float32)
     return values
+
+
+def q1t_numbers(payload, shape):
+    tiles, tail = _q1t_parts(payload, shape)
+    return np.concatenate([_scales(tiles), tail[4 * (shape[0] + 1) :].view(ROW_ENTRY)["value"]])
+
+
+def _q1t_parts(payload, shape):
+    """The tiles [groups][9], then row pointers and entries."""
+    rows, _, gpr = grouped_matrix(shape)
+    end = rows * gpr * TERNARY_TILE
+    return payload[:end].reshape(rows * gpr, TERNARY_TILE), payload[end:]

@@ -19,14 +19,22 @@ def nbytes(shape):
 
 def q4_block_decode(payload, shape):
     groups = n_groups(shape)
-    scale = f16(payload, 16 * groups, groups)
+    scale = q4_block_scales(payload, shape)
     return _scaled(payload[: 16 * groups].reshape(groups, 16), scale, shape)
 
 
 def q4_tiled_decode(payload, shape):
     tiles = payload.reshape(n_groups(shape), TILE)
-    scale = tiles[:, :2].copy().view("<f2").astype("f4").reshape(-1)
-    return _scaled(tiles[:, 2:], scale, shape)
+    return _scaled(tiles[:, 2:], q4_tiled_scales(payload, shape), shape)
+
+
+def q4_block_scales(payload, shape):
+    return f16(payload, 16 * n_groups(shape), n_groups(shape))
+
+
+def q4_tiled_scales(payload, shape):
+    tiles = payload.reshape(n_groups(shape), TILE)
+    return tiles[:, :2].copy().view("<f2").astype("f4").reshape(-1)
 
 
 def _scaled(packed, scale, shape):

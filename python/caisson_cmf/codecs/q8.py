@@ -40,5 +40,11 @@ def q8_2f_decode(payload, shape):
     return values.reshape(-1)
 
 
+def numbers(payload, shape):
+    """All that is no quant: the fields of rows and columns."""
+    n = elements(shape)
+    return f16(payload, n, (payload.size - n) // 2)
+
+
 def _quants(payload, rows, cols):
     return payload[: rows * cols].view(np.int8).reshape(rows, cols).astype(np.float32)

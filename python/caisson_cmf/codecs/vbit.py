@@ -33,6 +33,11 @@ def vbit_ro_decode(payload, shape):
     return _decode(payload, shape, has_offsets=True)
 
 
+def scales(payload, shape):
+    rows, _, gpr = grouped_matrix(shape)
+    return f16(payload, rows, rows * gpr)
+
+
 def _head_bytes(rows, gpr, has_offsets):
     return rows + 2 * rows * gpr + (4 * (rows + 1) if has_offsets else 0)
 
@@ -69,7 +74,7 @@ def _decode(payload, shape, has_offsets):
     rows, cols, gpr = grouped_matrix(shape)
     head = _head_bytes(rows, gpr, has_offsets)
     widths = payload[:rows]
-    scales = f16(payload, rows, rows * gpr).reshape(rows, gpr)
+    scale = scales(payload, shape).reshape(rows, gpr)
     starts = head + _row_ends(payload, rows, cols)
     values = np.empty((rows, cols), dtype=np.float32)
     for width in WIDTHS:
@@ -81,7 +86,7 @@ def _decode(payload, shape, has_offsets):
             packed = payload[starts[chosen][:, None] + np.arange(row_bytes)]
             values[chosen] = _unpack(packed, cols, width) - np.float32(2 ** (width - 1) - 1)
     values = values.reshape(rows, gpr, GROUP)
-    values *= scales[:, :, None]
+    values *= scale[:, :, None]
     return values.reshape(-1)
 
 

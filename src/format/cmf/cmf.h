@@ -223,11 +223,12 @@ void csn_cmf_header_edit_write(const csn_cmf *c, const csn_cmf_header_edit *edit
 void csn_cmf_header_edit_json(const csn_jval *header, const csn_cmf_header_edit *edits, size_t n,
                               csn_jw *w);
 
-/* Checks every hash and digest of an open file; never stops at the first. Parts that open_damaged
- * told of are passed over. Each damaged part is told
- * as one error record (CAISSON_E_HASH, section, tensor, range of bytes, both hashes), in the order
- * of sections, then directory. *ret_n = number of faults.
- * Returns a failure only when it could not finish (cancelled, read error is a fault and goes on).
+/* Checks every hash and digest of an open file, and that its scales and values are finite numbers
+ * (CAISSON_E_PARSE with the first of a tensor whose hash is right); never stops at the first. Parts
+ * that open_damaged told of are passed over. Each damaged part is told as one error record
+ * (CAISSON_E_HASH, section, tensor, range of bytes, both hashes), in the order of sections, then
+ * directory. *ret_n = number of faults. Returns a failure only when it could not finish (cancelled,
+ * read error is a fault and goes on).
  */
 caisson_status csn_cmf_verify(csn_cmf *c, csn_pool *pool, const csn_progress *progress,
                               csn_cmf_fault_fn fn, void *ctx, uint64_t *ret_n, caisson_error *err);
@@ -244,7 +245,10 @@ caisson_status csn_cmf_check_section(const csn_cmf *c, int section, csn_str byte
  * in an error of the caller's. Any thread. */
 caisson_status csn_cmf_check_tensor(const csn_cmf *c, uint32_t i, const void *bytes,
                                     caisson_error *err);
-/* The same of a payload that nobody keeps in memory: it is read, a piece at a time. */
+/* Whether its scales and values are finite: CAISSON_E_PARSE with the first that is not. */
+caisson_status csn_cmf_check_numbers(const csn_cmf *c, uint32_t i, const void *bytes,
+                                     caisson_error *err);
+/* Both of a payload that nobody keeps in memory: it is read, a piece at a time. */
 caisson_status csn_cmf_check_in_file(const csn_cmf *c, uint32_t i, caisson_error *err);
 
 /* ---- writing ----

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/crc32.h"
+#include "quant/numbers.h"
 
 struct record {
     const csn_warp *w;
@@ -121,14 +122,18 @@ static caisson_status check_indices(const struct record *r, const csn_vq_matrix 
 }
 
 static caisson_status check_scales(const struct record *r, const csn_vq_matrix *m) {
-    for (uint32_t i = 0; i < m->rows; i++) {
-        uint32_t half = csn_get16(m->scale + 2 * (size_t)i);
-        if ((half & 0x7c00u) == 0x7c00u) {
-            return fail(r, CAISSON_E_PARSE, (unsigned)(m->scale + 2 * (size_t)i - r->bytes),
-                        "a scale is not finite", 0x7bff, half);
-        }
+    const csn_numbers scales = {CSN_NUMBER_F16, false, 0, m->rows, 2, 1};
+    uint64_t at;
+    if (!csn_numbers_find(&scales, m->scale, 0, 2 * (uint64_t)m->rows, &at)) {
+        return CAISSON_OK;
     }
-    return CAISSON_OK;
+    uint64_t offset = r->expert * r->bank->stride + (uint64_t)(m->scale - r->bytes) + at;
+    caisson_status status = csn_numbers_fail(&scales, at, m->scale + at, offset, r->err);
+    char name[CSN_WARP_EXPERT_NAME];
+    csn_error_file(r->err, r->bank->file->path);
+    csn_error_section(r->err, "experts");
+    csn_error_tensor(r->err, csn_str_from(csn_warp_expert_name(r->bank, r->expert, name)));
+    return status;
 }
 
 caisson_status csn_warp_record(const csn_warp *w, const csn_warp_bank *bank, uint32_t expert,

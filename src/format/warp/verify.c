@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "format/warp/digests.h"
+#include "quant/numbers.h"
 
 enum { ODD_FLAGS = 1, ODD_PADDING = 2 };
 
@@ -106,38 +107,26 @@ static uint64_t check_record(struct job *j, uint64_t record, uint8_t *buffer, ca
     return b->stride;
 }
 
-/* Numbers whose exponent is all ones are no numbers. */
-static bool find_odd_value(const uint8_t *bytes, uint64_t nbytes, unsigned width, uint64_t *ret) {
-    for (uint64_t i = 0; i + width <= nbytes; i += width) {
-        bool is_odd = width == 2 ? (csn_get16(bytes + i) & 0x7c00u) == 0x7c00u
-                                 : (csn_get32(bytes + i) & 0x7f800000u) == 0x7f800000u;
-        if (is_odd) {
-            *ret = i;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Values of a tensor of the trunk that is not quantised, scales of one that is. */
 static caisson_status check_values(const csn_warp *w, uint32_t i, uint8_t *buffer,
                                    caisson_error *err) {
     const csn_tensor *t = &w->dir.tensors[i];
+    csn_matrix m = csn_matrix_make(t->dtype, &t->shape, NULL, t->nbytes);
     uint64_t scales = csn_warp_scale_nbytes(t);
-    uint64_t first = scales > 0 ? w->scale_off[i] : t->offset;
-    uint64_t nbytes = scales > 0 ? scales : t->nbytes;
-    unsigned width = scales > 0 || t->dtype->warp_fmt == 1 ? 2 : 4;
-    for (uint64_t at = 0; at < nbytes; at += CSN_DIGEST_PIECE) {
-        uint64_t n = nbytes - at < CSN_DIGEST_PIECE ? nbytes - at : CSN_DIGEST_PIECE;
-        uint64_t odd;
-        caisson_status status = csn_file_read_at(w->trunk, first + at, buffer, (size_t)n, err);
-        if (status == CAISSON_OK && find_odd_value(buffer, n, width, &odd)) {
-            status = CSN_FAIL(err, CAISSON_E_PARSE, .file = w->trunk->path,
-                              CSN_RANGE(first + at + odd, width),
-                              .what = scales > 0 ? "a scale is not a finite number"
-                                                 : "a value is not a finite number");
+    uint64_t first = scales > 0 ? t->nbytes - scales : 0; /* of the payload */
+    uint64_t offset = scales > 0 ? w->scale_off[i] : t->offset;
+    for (uint64_t at = first; at < t->nbytes; at += CSN_DIGEST_PIECE) {
+        uint64_t end = t->nbytes - at < CSN_DIGEST_PIECE ? t->nbytes : at + CSN_DIGEST_PIECE;
+        csn_numbers odd;
+        uint64_t odd_at;
+        caisson_status status =
+            csn_file_read_at(w->trunk, offset + (at - first), buffer, (size_t)(end - at), err);
+        if (status == CAISSON_OK && csn_numbers_find_any(&m, buffer, at, end, &odd, &odd_at)) {
+            status = csn_numbers_fail(&odd, odd_at, buffer + (odd_at - at),
+                                      offset + (odd_at - first), err);
         }
         if (status != CAISSON_OK) {
+            csn_error_file(err, w->trunk->path);
             csn_error_section(err, "trunk");
             csn_error_tensor(err, t->name);
             return status;
