@@ -103,6 +103,7 @@ const csn_jfield csn_moe_fields[CSN_MOE_N_FIELDS] = {
     BOOL(moe.router_resonance, "router_resonance", 0),
     U32(moe.n_group, "caisson.n_group", OPT),
     U32(moe.topk_group, "caisson.topk_group", OPT),
+    BOOL(moe.group_max, "caisson.group_max", 0),
     U32(moe.routed_expert_hidden_size, "caisson.routed_expert_hidden_size", OPT),
     BOOL(moe.has_latent_norm, "caisson.latent_norm", 0),
 };
@@ -249,7 +250,7 @@ static caisson_status check_moe(const csn_arch *a, caisson_error *err) {
     if (n == 0 || a->moe.top_k == 0 || a->moe.top_k > n) {
         return fail(err, "moe", "num_experts or top_k makes no sense", "1 <= top_k <= num_experts");
     }
-    if (n_group == 0 && a->moe.topk_group == 0) {
+    if (n_group == 0 && a->moe.topk_group == 0 && !a->moe.group_max) {
         return CAISSON_OK;
     }
     if (n_group == 0 || n % n_group != 0 || a->moe.topk_group == 0 || a->moe.topk_group > n_group ||

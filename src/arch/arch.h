@@ -97,9 +97,11 @@ typedef struct csn_arch {
         uint32_t shared_expert_intermediate_size; /* of all shared experts together */
         double routed_scaling_factor;
         /* DeepSeek-V3: experts lie in n_group groups of equal size, of which the topk_group with
-         * the largest sum of two scores may be chosen from. 0 = absent: no groups. Keys
-         * "caisson.n_group", "caisson.topk_group". */
+         * the largest sum of two scores may be chosen from; with group_max (DeepSeek-V2's
+         * group_limited_greedy) with the largest score. 0 = absent: no groups. Keys
+         * "caisson.n_group", "caisson.topk_group", "caisson.group_max". */
         uint32_t n_group, topk_group;
+        bool group_max;
         /* Kimi K3: routed experts work at this width, between mlp.routed_expert_down_proj and
          * mlp.routed_expert_up_proj; 0 = absent: at hidden_size. has_latent_norm: their sum passes
          * mlp.routed_expert_norm. Keys "caisson.routed_expert_hidden_size", "caisson.latent_norm".

@@ -131,6 +131,9 @@ static void write_moe(csn_jw *w, const csn_arch *a) {
     }
     opt_u32(w, "caisson.n_group", a->moe.n_group);
     opt_u32(w, "caisson.topk_group", a->moe.topk_group);
+    if (a->moe.group_max) {
+        csn_jw_put_bool(w, "caisson.group_max", true);
+    }
     opt_u32(w, "caisson.routed_expert_hidden_size", a->moe.routed_expert_hidden_size);
     if (a->moe.has_latent_norm) {
         csn_jw_put_bool(w, "caisson.latent_norm", true);

@@ -4,15 +4,14 @@
 
 extern const csn_family csn_family_llama, csn_family_mistral, csn_family_qwen2, csn_family_qwen3,
     csn_family_gemma, csn_family_gemma2, csn_family_gemma3, csn_family_phi3, csn_family_qwen2_moe,
-    csn_family_qwen3_moe, csn_family_smollm3, csn_family_deepseek_v3, csn_family_kimi_linear,
-    csn_family_kimi_k3;
+    csn_family_qwen3_moe, csn_family_smollm3, csn_family_deepseek_v2, csn_family_deepseek_v3,
+    csn_family_kimi_linear, csn_family_kimi_k3;
 
 const csn_family *const csn_families[] = {
-    &csn_family_llama,       &csn_family_mistral, &csn_family_qwen2,
-    &csn_family_qwen3,       &csn_family_gemma,   &csn_family_gemma2,
-    &csn_family_gemma3,      &csn_family_phi3,    &csn_family_qwen2_moe,
-    &csn_family_qwen3_moe,   &csn_family_smollm3, &csn_family_deepseek_v3,
-    &csn_family_kimi_linear, &csn_family_kimi_k3, NULL,
+    &csn_family_llama,       &csn_family_mistral,     &csn_family_qwen2,   &csn_family_qwen3,
+    &csn_family_gemma,       &csn_family_gemma2,      &csn_family_gemma3,  &csn_family_phi3,
+    &csn_family_qwen2_moe,   &csn_family_qwen3_moe,   &csn_family_smollm3, &csn_family_deepseek_v2,
+    &csn_family_deepseek_v3, &csn_family_kimi_linear, &csn_family_kimi_k3, NULL,
 };
 
 caisson_status csn_family_find(csn_str name, bool is_gguf, const csn_family **ret,

@@ -104,6 +104,7 @@ extern const csn_name_table csn_names_sandwich; /* Gemma's norms around the FFN 
 extern const csn_name_table csn_names_moe;      /* router and experts */
 extern const csn_name_table csn_names_shared;   /* the shared expert and its gate */
 extern const csn_name_table csn_names_mla;      /* latent attention, with a gate or without */
+extern const csn_name_table csn_names_deepseek; /* its router and experts */
 extern const csn_name_table csn_names_ends;     /* embedding, final norm, head, first norm, FFN */
 
 /* Values that a family's configuration class gives to keys that config.json leaves out. 0 = the
@@ -142,14 +143,17 @@ caisson_status csn_config_moe(csn_config *c, bool norm, bool has_shared, csn_arc
  * rotated dims lie where rope_interleave does not say it. RoPE is read by csn_config_rope. */
 caisson_status csn_config_mla(csn_config *c, const csn_rope_rules *rules, bool interleaves,
                               csn_arena *arena, csn_arch *a, caisson_error *err);
-/* DeepSeek-V3's router and experts, under its names and Kimi's. */
-caisson_status csn_config_sigmoid_moe(csn_config *c, csn_arch *a, caisson_error *err);
-/* The same of GGUF; `norm`: what expert_weights_norm is where it is absent. */
-caisson_status csn_meta_sigmoid_moe(csn_meta *m, bool norm, csn_arch *a, caisson_error *err);
+/* DeepSeek's router and experts, under its names and Kimi's: scored by the sigmoid, groups by their
+ * two best (V3), or by softmax, groups by their best (V2). */
+caisson_status csn_config_grouped_moe(csn_config *c, bool is_sigmoid, csn_arch *a,
+                                      caisson_error *err);
+/* The same of GGUF, which says how experts are scored; `norm`: what expert_weights_norm is where it
+ * is absent. */
+caisson_status csn_meta_grouped_moe(csn_meta *m, bool norm, csn_arch *a, caisson_error *err);
 /* The same of an arch whose numbers stand; n_shared experts of the routed ones' width run always.
  */
-caisson_status csn_arch_sigmoid_moe(csn_arch *a, uint32_t n_shared, const char *section,
-                                    caisson_error *err);
+caisson_status csn_arch_grouped_moe(csn_arch *a, bool is_sigmoid, uint32_t n_shared,
+                                    const char *section, caisson_error *err);
 /* expert_count, expert_used_count, expert_feed_forward_length and the shared expert's. */
 caisson_status csn_meta_moe(csn_meta *m, bool norm, bool has_shared, csn_arch *a,
                             caisson_error *err);

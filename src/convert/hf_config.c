@@ -40,7 +40,7 @@ static const class classes[] = {
     {"phi3", "phi3", "Phi3ForCausalLM", PHI},
     {"smollm3", "smollm3", "SmolLM3ForCausalLM", ATTENTION_BIAS | MLP_BIAS | SLIDING_SWITCH},
     {"deepseek_v3", "deepseek_v3", "DeepseekV3ForCausalLM", LATENT | DEEPSEEK},
-    {"deepseek2", "deepseek_v3", "DeepseekV3ForCausalLM", LATENT | DEEPSEEK},
+    {"deepseek_v2", "deepseek_v2", "DeepseekV2ForCausalLM", LATENT | DEEPSEEK},
     {"kimi_k2", "kimi_k2", "DeepseekV3ForCausalLM", LATENT | DEEPSEEK},
     {"kimi_linear", "kimi_linear", "KimiLinearForCausalLM", LATENT},
     {"kimi-linear", "kimi_linear", "KimiLinearForCausalLM", LATENT},
@@ -51,6 +51,9 @@ static const class *find_class(const csn_arch *a) {
     csn_str name = a->arch_name;
     if (csn_str_is(name, "llama") && a->sliding_all) { /* GGUF tells mistral by its window alone */
         name = CSN_STR("mistral");
+    }
+    if (csn_str_is(name, "deepseek2")) { /* and V2 from V3 by its router */
+        name = a->moe.router_sigmoid ? CSN_STR("deepseek_v3") : CSN_STR("deepseek_v2");
     }
     for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
         if (csn_str_is(name, classes[i].arch_name)) {
@@ -118,7 +121,7 @@ const char *csn_hf_config_gap(const csn_cmf *c) {
         return "an arch_name that no class of transformers is known for";
     }
     if ((k->keys & LATENT) != 0) {
-        const char *gap = csn_hf_latent_gap(a, (k->keys & K3) != 0);
+        const char *gap = csn_hf_latent_gap(a, k->model_type);
         return gap != NULL ? gap : has_cut_layers(c) ? "layers of different FFN widths" : NULL;
     }
     for (uint32_t i = 0; i < a->n_layer_types; i++) {

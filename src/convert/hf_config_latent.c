@@ -2,16 +2,30 @@
 /* config.json of models with latent attention: DeepSeek-V3 and Kimi-Linear in transformers' form,
  * Kimi K3 in its release's. */
 #include <stdio.h>
+#include <string.h>
 
 #include "convert/hf_config_internal.h"
 
-const char *csn_hf_latent_gap(const csn_arch *a, bool is_k3) {
+/* transformers' DeepSeek-V2 rotates pairs and passes over norm_topk_prob. */
+static const char *v2_gap(const csn_arch *a) {
+    return a->moe.norm_topk_prob     ? "weights of experts that are made to sum to 1"
+           : !a->mla.rope_interleave ? "attention of another family"
+                                     : NULL;
+}
+
+const char *csn_hf_latent_gap(const csn_arch *a, const char *model_type) {
+    bool is_k3 = strcmp(model_type, "kimi_k3") == 0;
+    bool is_v2 = strcmp(model_type, "deepseek_v2") == 0;
     if (!a->mla.present || a->n_rope_freq_factors > 0 || a->longrope.present ||
         a->partial_rotary_factor != 1.0f || a->no_rope != NULL) {
         return "attention of another family";
     }
-    if (!a->moe.present || !a->moe.router_sigmoid || a->moe.router_resonance) {
+    if (!a->moe.present || a->moe.router_sigmoid == is_v2 || a->moe.router_resonance ||
+        a->moe.group_max != (is_v2 && a->moe.n_group > 1)) {
         return "a router of another family";
+    }
+    if (is_v2 && v2_gap(a) != NULL) {
+        return v2_gap(a);
     }
     if (a->moe.has_shared &&
         a->moe.shared_expert_intermediate_size %
@@ -78,9 +92,12 @@ static void put_router(const csn_cmf *c, bool is_deepseek, csn_jw *w) {
                    a->moe.has_scaling ? a->moe.routed_scaling_factor : 1.0);
     csn_jw_put_u64(w, "first_k_dense_replace", first);
     csn_jw_put_str(w, is_deepseek ? "scoring_func" : "moe_router_activation_func",
-                   CSN_STR("sigmoid"));
+                   a->moe.router_sigmoid ? CSN_STR("sigmoid") : CSN_STR("softmax"));
     if (is_deepseek) {
-        csn_jw_put_str(w, "topk_method", CSN_STR("noaux_tc"));
+        csn_jw_put_str(w, "topk_method",
+                       a->moe.router_sigmoid ? CSN_STR("noaux_tc")
+                       : a->moe.group_max    ? CSN_STR("group_limited_greedy")
+                                             : CSN_STR("greedy"));
     }
 }
 

@@ -217,7 +217,11 @@ static void describe_moe(const csn_model *m, const csn_moe *moe, csn_jw *w) {
         block(w, "router: bias that only chooses", "mlp.expert_bias is there");
     }
     if (moe->n_group > 1) {
-        block(w, "router: experts of the best groups", "arch.moe has caisson.n_group");
+        block(w,
+              moe->group_max ? "router: experts of the groups with the best expert"
+                             : "router: experts of the best groups",
+              moe->group_max ? "arch.moe has caisson.n_group, caisson.group_max"
+                             : "arch.moe has caisson.n_group");
     }
     if (moe->latent != NULL) {
         block(w, moe->latent->norm != NULL ? "latent experts, norm of their sum" : "latent experts",

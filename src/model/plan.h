@@ -56,6 +56,7 @@ typedef struct csn_moe {
     uint32_t dim;                 /* columns of the experts' gate and up */
     uint32_t n_group, topk_group; /* experts are chosen from topk_group of n_group groups; 0, 1:
                                      from all */
+    bool group_max;               /* a group is as good as its best expert, not as its two best */
     bool is_sigmoid;              /* weights are sigmoids of logits, else their softmax */
     bool norm_topk_prob;          /* the weights of the chosen are scaled to the sum 1 */
     float scale;                  /* and then multiplied by this */

@@ -77,6 +77,7 @@ static caisson_status plan_groups(const struct csn_maker *m, csn_moe *moe, caiss
     }
     moe->n_group = n_group;
     moe->topk_group = topk_group;
+    moe->group_max = m->arch->moe.group_max;
     return CAISSON_OK;
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Directories that `caisson export` made of DeepSeek-V3 and Kimi-Linear, loaded by transformers: the
+"""Directories that `caisson export` made of DeepSeek-V2, V3 and Kimi-Linear, loaded by transformers: the
 logits are those of the checkpoints that the files were made of.
 
     export_latent.py CAISSON     (torch 2.15.0, transformers 5.24.0)
@@ -24,7 +24,7 @@ def logits(path):
 
 
 def main(caisson):
-    for family in ("deepseek_v3", "deepseek_v3_direct", "kimi_linear"):
+    for family in ("deepseek_v2", "deepseek_v2_lite", "deepseek_v3", "deepseek_v3_direct", "kimi_linear"):
         with tempfile.TemporaryDirectory() as work:
             cmf, hf = os.path.join(work, "m.cmf"), os.path.join(work, "hf")
             source = os.path.join(FAMILIES, family)

@@ -84,6 +84,18 @@ VARIANTS = {
                               "shared_expert_intermediate_size": 48, "norm_topk_prob": False}),
     "qwen3_moe": ("qwen3_moe", {**COMMON, **H16, "num_hidden_layers": 3, "num_experts": 8, "num_experts_per_tok": 3,
                               "moe_intermediate_size": 32, "norm_topk_prob": True, "mlp_only_layers": [1]}),
+    "deepseek_v2": ("deepseek_v2", {
+        **COMMON, **MLA, "q_lora_rank": 24, "num_hidden_layers": 3, "n_routed_experts": 8, "num_experts_per_tok": 3,
+        "topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 2, "moe_intermediate_size": 24,
+        "n_shared_experts": 2, "first_k_dense_replace": 1, "routed_scaling_factor": 6.0,
+        **rope("yarn", factor=4.0, original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0, mscale=0.707,
+               mscale_all_dim=0.707)}),
+    "deepseek_v2_lite": ("deepseek_v2", {
+        **COMMON, **MLA, "q_lora_rank": None, "n_routed_experts": 6, "num_experts_per_tok": 2,
+        "topk_method": "greedy", "n_group": 1, "topk_group": 1, "moe_intermediate_size": 24, "n_shared_experts": 1,
+        "first_k_dense_replace": 1, "routed_scaling_factor": 1.0,
+        **rope("yarn", factor=4.0, original_max_position_embeddings=64, mscale=0.707,
+               mscale_all_dim=0.707)}),
     "deepseek_v3": ("deepseek_v3", {
         **COMMON, **MLA, **DEEPSEEK_MOE, "q_lora_rank": 24, "num_hidden_layers": 3,
         **rope("yarn", factor=4.0, original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0, mscale=0.8,

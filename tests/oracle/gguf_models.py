@@ -20,9 +20,10 @@ HERE = pathlib.Path(os.path.dirname(__file__))
 
 
 def as_released(name, hparams):
-    """What the released config.json says and transformers' own does not, or in other words."""
-    if name == "deepseek_v3":
-        hparams["scoring_func"] = "sigmoid"
+    """What the released config.json says and transformers' own does not, or in other words. deepseek_v2_lite stays
+    without: as files of before the key."""
+    if name in ("deepseek_v2", "deepseek_v3"):
+        hparams["scoring_func"] = "softmax" if name == "deepseek_v2" else "sigmoid"
     if name == "kimi_linear_even":
         kinds = list(enumerate(hparams["layer_types"], 1))
         hparams["linear_attn_config"] = {
@@ -36,7 +37,8 @@ def as_released(name, hparams):
     return hparams
 
 
-NAMES = ("llama_rope3", "gemma", "phi3_longrope", "qwen2", "smollm3", "deepseek_v3", "kimi_linear_even")
+NAMES = ("llama_rope3", "gemma", "phi3_longrope", "qwen2", "smollm3", "deepseek_v2", "deepseek_v2_lite", "deepseek_v3",
+         "kimi_linear_even")
 for name in sys.argv[3:] or NAMES:
     source = HERE / "../golden/families" / name
     hparams = as_released(name, ModelBase.load_hparams(source, False))

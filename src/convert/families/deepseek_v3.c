@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* DeepSeek-V3 and R1, Kimi-K2: latent attention with rotated pairs and YaRN, experts chosen by
- * sigmoid and bias within the best groups. Layers that predict further tokens are left out. */
+ * sigmoid and bias within the best groups. Of GGUF DeepSeek-V2 as well (deepseek_v2.c): there both
+ * are deepseek2. Layers that predict further tokens are left out. */
 #include "convert/family.h"
 
 #define MLP "model.layers.{}.mlp."
@@ -36,7 +37,7 @@ static const csn_name_row moe_rows[] = {
     ROW("shared_expert.down_proj.weight", "shared_experts.down_proj.weight",
         "ffn_down_shexp.weight", H, S, IN_MIXTURE | CSN_ROW_OPTIONAL),
 };
-static const csn_name_table moe_names = TABLE(moe_rows);
+const csn_name_table csn_names_deepseek = TABLE(moe_rows);
 
 static const csn_config_defaults defaults = {
     .vocab_size = 129280,
@@ -53,7 +54,7 @@ static caisson_status deepseek_v3_config(csn_config *c, csn_arena *arena, csn_ar
     static const csn_rope_rules rope = {.theta = 10000.0};
     CSN_TRY(csn_config_sizes(c, &defaults, a, err));
     CSN_TRY(csn_config_mla(c, &rope, true, arena, a, err));
-    CSN_TRY(csn_config_sigmoid_moe(c, a, err));
+    CSN_TRY(csn_config_grouped_moe(c, true, a, err));
     return csn_arch_full_layers(a, arena, err);
 }
 
@@ -68,7 +69,7 @@ static caisson_status deepseek_v3_gguf(csn_meta *m, csn_arena *arena, csn_arch *
     a->n_layers -= n_next;
     (void)csn_meta_get(m, "attention.head_count_kv"); /* of what the cache holds: one */
     CSN_TRY(csn_meta_mla(m, arena, a, err));
-    CSN_TRY(csn_meta_sigmoid_moe(m, false, a, err));
+    CSN_TRY(csn_meta_grouped_moe(m, false, a, err));
     return csn_arch_full_layers(a, arena, err);
 }
 
@@ -78,6 +79,6 @@ const csn_family csn_family_deepseek_v3 = {
     .read_config = deepseek_v3_config,
     .read_gguf = deepseek_v3_gguf,
     .tables = (const csn_name_table *const[]){&csn_names_ends, &csn_names_ffn_norm, &csn_names_mla,
-                                              &moe_names, NULL},
+                                              &csn_names_deepseek, NULL},
     .drops_next_layers = true,
 };

@@ -172,7 +172,7 @@ static caisson_status kimi_linear_config(csn_config *c, csn_arena *arena, csn_ar
     CSN_TRY(csn_config_sizes(c, &d, a, err));
     a->mla.nope = true; /* unless mla_use_nope says the contrary */
     CSN_TRY(csn_config_mla(c, &rope, true, arena, a, err));
-    CSN_TRY(csn_config_sigmoid_moe(c, a, err));
+    CSN_TRY(csn_config_grouped_moe(c, true, a, err));
     return read_kda(c, arena, a, err);
 }
 
@@ -222,7 +222,11 @@ static caisson_status kimi_linear_gguf(csn_meta *m, csn_arena *arena, csn_arch *
                                        caisson_error *err) {
     CSN_TRY(csn_meta_model(m, a, err));
     CSN_TRY(csn_meta_mla(m, arena, a, err));
-    CSN_TRY(csn_meta_sigmoid_moe(m, true, a, err));
+    CSN_TRY(csn_meta_grouped_moe(m, true, a, err));
+    if (!a->moe.router_sigmoid) {
+        return csn_meta_refuse(m, "expert_gating_func", "experts are scored by the sigmoid (2)",
+                               err);
+    }
     CSN_TRY(gguf_layers(m, arena, a, err));
     CSN_TRY(csn_meta_need_u32(m, "kda.head_dim", &a->linear_value_head_dim, err));
     CSN_TRY(csn_meta_need_u32(m, "ssm.conv_kernel", &a->linear_conv_kernel_dim, err));

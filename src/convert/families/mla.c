@@ -82,23 +82,37 @@ static caisson_status u32_of(csn_config *c, const char *name, const char *other,
     return csn_config_u32(c, other, ret, err);
 }
 
+/* The key, if present, must be one of the words; *ret is it. */
 static caisson_status expect_word(csn_config *c, const char *key, const char *const *words,
-                                  caisson_error *err) {
-    csn_str s = {0};
-    CSN_TRY(csn_config_str(c, key, &s, err));
-    for (size_t i = 0; s.len > 0 && words[i] != NULL; i++) {
-        if (csn_str_is(s, words[i])) {
+                                  csn_str *ret, caisson_error *err) {
+    *ret = (csn_str){0};
+    CSN_TRY(csn_config_str(c, key, ret, err));
+    for (size_t i = 0; ret->len > 0 && words[i] != NULL; i++) {
+        if (csn_str_is(*ret, words[i])) {
             return CAISSON_OK;
         }
     }
-    return s.len == 0 ? CAISSON_OK
-                      : csn_config_refuse(c, key, "this way of routing is not supported", err);
+    return ret->len == 0 ? CAISSON_OK
+                         : csn_config_refuse(c, key, "this way of routing is not supported", err);
+}
+
+/* How experts are scored is the family's; whether in groups, V2 says. */
+static caisson_status read_method(csn_config *c, bool is_sigmoid, csn_arch *a, caisson_error *err) {
+    static const char *const scores[2][2] = {{"softmax", NULL}, {"sigmoid", NULL}};
+    static const char *const methods[2][3] = {{"greedy", "group_limited_greedy", NULL},
+                                              {"noaux_tc", "greedy", NULL}};
+    csn_str ignored, method;
+    CSN_TRY(expect_word(c, "scoring_func", scores[is_sigmoid], &ignored, err));
+    CSN_TRY(expect_word(c, "moe_router_activation_func", scores[is_sigmoid], &ignored, err));
+    CSN_TRY(expect_word(c, "topk_method", methods[is_sigmoid], &method, err));
+    if (!is_sigmoid && !csn_str_is(method, "group_limited_greedy")) {
+        a->moe.n_group = 0;
+    }
+    return CAISSON_OK;
 }
 
 /* first_k_dense_replace and moe_layer_freq: which layers are mixtures, the tensors say. */
-static caisson_status read_ignored(csn_config *c, caisson_error *err) {
-    static const char *const sigmoid[] = {"sigmoid", NULL};
-    static const char *const method[] = {"noaux_tc", "greedy", NULL};
+static void ignore_keys(csn_config *c) {
     static const char *const keys[] = {"first_k_dense_replace",
                                        "moe_layer_freq",
                                        "mlp_layer_types",
@@ -107,16 +121,13 @@ static caisson_status read_ignored(csn_config *c, caisson_error *err) {
                                        "aux_loss_alpha",
                                        "seq_aux",
                                        "use_grouped_topk"};
-    CSN_TRY(expect_word(c, "scoring_func", sigmoid, err));
-    CSN_TRY(expect_word(c, "moe_router_activation_func", sigmoid, err));
-    CSN_TRY(expect_word(c, "topk_method", method, err));
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         (void)csn_config_get(c, keys[i]);
     }
-    return CAISSON_OK;
 }
 
-caisson_status csn_config_sigmoid_moe(csn_config *c, csn_arch *a, caisson_error *err) {
+caisson_status csn_config_grouped_moe(csn_config *c, bool is_sigmoid, csn_arch *a,
+                                      caisson_error *err) {
     uint32_t n_shared = 0;
     CSN_TRY(u32_of(c, "n_routed_experts", "num_experts", &a->moe.n_experts, err));
     CSN_TRY(u32_of(c, "num_experts_per_tok", "num_experts_per_token", &a->moe.top_k, err));
@@ -128,12 +139,13 @@ caisson_status csn_config_sigmoid_moe(csn_config *c, csn_arch *a, caisson_error 
     CSN_TRY(csn_config_bool(c, "moe_renormalize", &a->moe.norm_topk_prob, err));
     a->moe.routed_scaling_factor = 1.0;
     CSN_TRY(csn_config_f64(c, "routed_scaling_factor", &a->moe.routed_scaling_factor, err));
-    CSN_TRY(read_ignored(c, err));
-    return csn_arch_sigmoid_moe(a, n_shared, c->section, err);
+    CSN_TRY(read_method(c, is_sigmoid, a, err));
+    ignore_keys(c);
+    return csn_arch_grouped_moe(a, is_sigmoid, n_shared, c->section, err);
 }
 
-caisson_status csn_arch_sigmoid_moe(csn_arch *a, uint32_t n_shared, const char *section,
-                                    caisson_error *err) {
+caisson_status csn_arch_grouped_moe(csn_arch *a, bool is_sigmoid, uint32_t n_shared,
+                                    const char *section, caisson_error *err) {
     if (a->moe.n_experts == 0 || a->moe.n_experts > 1 << 16 || a->moe.top_k == 0 ||
         a->moe.top_k > a->moe.n_experts || a->moe.moe_intermediate_size == 0 || n_shared > 64) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = section, .tensor = CSN_STR("experts"),
@@ -144,9 +156,17 @@ caisson_status csn_arch_sigmoid_moe(csn_arch *a, uint32_t n_shared, const char *
     if (a->moe.n_group <= 1) { /* one group is none */
         a->moe.n_group = 0;
         a->moe.topk_group = 0;
+    } else if (a->moe.n_experts % a->moe.n_group != 0 || a->moe.topk_group == 0 ||
+               a->moe.topk_group > a->moe.n_group ||
+               a->moe.top_k > a->moe.n_experts / a->moe.n_group * a->moe.topk_group) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .section = section, .tensor = CSN_STR("groups"),
+                        .what = "not equal groups of experts, or fewer in those that are chosen "
+                                "than a token takes",
+                        CSN_VALUES(a->moe.n_group, a->moe.topk_group));
     }
     a->moe.present = true;
-    a->moe.router_sigmoid = true;
+    a->moe.router_sigmoid = is_sigmoid;
+    a->moe.group_max = a->moe.n_group > 1 && !is_sigmoid;
     a->moe.has_scaling = true;
     a->moe.has_shared = n_shared != 0;
     a->moe.shared_expert_intermediate_size = n_shared * a->moe.moe_intermediate_size;
@@ -189,20 +209,36 @@ caisson_status csn_meta_mla(csn_meta *m, csn_arena *arena, csn_arch *a, caisson_
     return CAISSON_OK;
 }
 
-caisson_status csn_meta_sigmoid_moe(csn_meta *m, bool norm, csn_arch *a, caisson_error *err) {
-    enum { SIGMOID = 2 };
-    uint32_t n_shared = 0, scores = 1;
+/* Files of before the key are DeepSeek-V2's: a softmax. Biases are of routers of another kind. */
+static caisson_status read_scores(csn_meta *m, bool *ret_sigmoid, caisson_error *err) {
+    enum { NONE, SOFTMAX, SIGMOID };
+    static const char key[] = "expert_gating_func";
+    uint32_t scores = NONE;
+    CSN_TRY(csn_meta_u32(m, key, &scores, err));
+    for (uint32_t i = 0; scores == NONE && i < m->gguf->dir.n; i++) {
+        csn_str name = m->gguf->dir.tensors[i].name;
+        if (csn_str_ends(name, CSN_STR("exp_probs_b.bias"))) {
+            return csn_meta_refuse(m, key, "a router with biases, but not how it scores", err);
+        }
+    }
+    if (scores > SIGMOID) {
+        return csn_meta_refuse(m, key, "experts are scored neither by softmax (1) nor sigmoid (2)",
+                               err);
+    }
+    *ret_sigmoid = scores == SIGMOID;
+    return CAISSON_OK;
+}
+
+caisson_status csn_meta_grouped_moe(csn_meta *m, bool norm, csn_arch *a, caisson_error *err) {
+    uint32_t n_shared = 0;
+    bool is_sigmoid = false;
     CSN_TRY(csn_meta_moe(m, norm, false, a, err));
     CSN_TRY(csn_meta_u32(m, "expert_shared_count", &n_shared, err));
     CSN_TRY(csn_meta_u32(m, "expert_group_count", &a->moe.n_group, err));
     CSN_TRY(csn_meta_u32(m, "expert_group_used_count", &a->moe.topk_group, err));
-    CSN_TRY(csn_meta_u32(m, "expert_gating_func", &scores, err));
     (void)csn_meta_get(m, "leading_dense_block_count"); /* the tensors say it */
     a->moe.routed_scaling_factor = 1.0;
     CSN_TRY(csn_meta_f64(m, "expert_weights_scale", &a->moe.routed_scaling_factor, err));
-    if (scores != SIGMOID) {
-        return csn_meta_refuse(m, "expert_gating_func",
-                               "only experts that are scored by the sigmoid (2) are read", err);
-    }
-    return csn_arch_sigmoid_moe(a, n_shared, "metadata", err);
+    CSN_TRY(read_scores(m, &is_sigmoid, err));
+    return csn_arch_grouped_moe(a, is_sigmoid, n_shared, "metadata", err);
 }

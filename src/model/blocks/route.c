@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which experts run for each token, and with what weight (CMF 2.2): by softmax (Qwen3-MoE, Mixtral)
- * or by sigmoid with a bias that only chooses, in groups or not (DeepSeek-V3, Kimi). */
+ * or by sigmoid with a bias that only chooses (DeepSeek-V3, Kimi), in groups (DeepSeek-V2 and V3)
+ * or not. */
 #include <math.h>
 
 #include "model/blocks/blocks.h"
@@ -57,7 +58,7 @@ static float score(const csn_moe *moe, const float *w, uint32_t i) {
 }
 
 /* The sum of the two largest scores of the routable of experts [i0, i1), of one the only, of none
- * less than any. *ret_n: how many are routable. */
+ * less than any; or the largest alone. *ret_n: how many are routable. */
 static float group_score(const csn_moe *moe, const float *w, uint32_t i0, uint32_t i1,
                          uint32_t *ret_n) {
     float first = -INFINITY;
@@ -74,7 +75,7 @@ static float group_score(const csn_moe *moe, const float *w, uint32_t i0, uint32
         }
     }
     *ret_n = n;
-    return n > 1 ? first + second : first;
+    return n > 1 && !moe->group_max ? first + second : first;
 }
 
 /* Takes the experts of all groups but the topk_group best out; of equal ones the first is better.

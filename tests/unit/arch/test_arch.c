@@ -145,8 +145,8 @@ static void defaults_are_those_of_the_format(void **state) {
     "\"moe\":{\"num_experts\":11,\"top_k\":2,\"moe_intermediate_size\":24,"                        \
     "\"norm_topk_prob\":true,\"shared_expert_intermediate_size\":16,\"router_sigmoid\":true,"      \
     "\"routed_scaling_factor\":2.5,\"router_resonance\":true,\"caisson.n_group\":11,"              \
-    "\"caisson.topk_group\":4,\"caisson.routed_expert_hidden_size\":24,"                           \
-    "\"caisson.latent_norm\":true,\"new\":[1]},"                                                   \
+    "\"caisson.topk_group\":4,\"caisson.group_max\":true,"                                         \
+    "\"caisson.routed_expert_hidden_size\":24,\"caisson.latent_norm\":true,\"new\":[1]},"          \
     "\"linear_core\":{\"kind\":\"gated_delta_net\",\"num_heads\":4,\"value_head_dim\":8},"         \
     "\"head_clusters\":3,\"linear_conv_kernel_dim\":4,\"linear_num_key_heads\":2,"                 \
     "\"linear_num_value_heads\":4,\"linear_key_head_dim\":8,\"linear_value_head_dim\":8,"          \
@@ -186,6 +186,7 @@ static void every_key_is_read(void **state) {
     assert_true(a->moe.routed_scaling_factor == 2.5);
     assert_int_equal(a->moe.n_group, 11);
     assert_int_equal(a->moe.topk_group, 4);
+    assert_true(a->moe.group_max);
     assert_int_equal(a->moe.routed_expert_hidden_size, 24);
     assert_true(a->moe.has_latent_norm);
     assert_int_equal(a->attn_res_block_size, 3);
@@ -343,6 +344,7 @@ static void senseless_values_are_refused_with_their_key(void **state) {
         {"\"moe\":[]", "arch.moe", CAISSON_E_PARSE},
         {MOE_OF_8 ",\"caisson.n_group\":3,\"caisson.topk_group\":1}", "arch.moe.caisson.n_group",
          CAISSON_E_PARSE},
+        {MOE_OF_8 ",\"caisson.group_max\":true}", "arch.moe.caisson.n_group", CAISSON_E_PARSE},
         {MOE_OF_8 ",\"caisson.n_group\":4}", "arch.moe.caisson.n_group", CAISSON_E_PARSE},
         {MOE_OF_8 ",\"caisson.n_group\":4,\"caisson.topk_group\":1}", "arch.moe.caisson.n_group",
          CAISSON_E_PARSE},

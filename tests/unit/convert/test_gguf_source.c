@@ -75,6 +75,7 @@ static void assert_same_mixture(const csn_arch *a, const csn_arch *b) {
     assert_int_equal(a->moe.top_k, b->moe.top_k);
     assert_int_equal(a->moe.n_group, b->moe.n_group);
     assert_int_equal(a->moe.topk_group, b->moe.topk_group);
+    assert_int_equal(a->moe.group_max, b->moe.group_max);
     assert_int_equal(a->moe.moe_intermediate_size, b->moe.moe_intermediate_size);
     assert_int_equal(a->moe.shared_expert_intermediate_size,
                      b->moe.shared_expert_intermediate_size);
@@ -475,6 +476,31 @@ static void refuses_a_kimi_linear_that_is_not_one(void **state) {
     memory_fs_done(&fs);
 }
 
+/* Sigmoid or softmax is never guessed. */
+static void refuses_routers_of_deepseek2_that_it_does_not_know(void **state) {
+    (void)state;
+    static const struct {
+        const char *golden;
+        int at;
+        char byte;
+    } cases[] = {
+        {"convert/gguf/deepseek_v2.gguf", 4, 3},    /* neither softmax nor sigmoid */
+        {"convert/gguf/deepseek_v3.gguf", -1, 'k'}, /* biases, but no word about them */
+    };
+    static const char key[] = "deepseek2.expert_gating_func";
+    memory_fs fs;
+    memory_fs_init(&fs);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        caisson_error err = {0};
+        load(&fs, cases[i].golden, "m.gguf");
+        behind(&fs, "m.gguf", key)[cases[i].at] = cases[i].byte;
+        ASSERT_STATUS(csn_convert(&fs.base, "m.gguf", "out.cmf", NULL, &err),
+                      CAISSON_E_UNSUPPORTED);
+        assert_string_equal(err.tensor, key);
+    }
+    memory_fs_done(&fs);
+}
+
 static void refuses_an_unknown_family_by_name(void **state) {
     (void)state;
     caisson_error err = {0};
@@ -519,6 +545,8 @@ int main(void) {
         OF(gives_the_weights_of_the_checkpoint, "phi3_longrope"),
         OF(gives_the_weights_of_the_checkpoint, "qwen2"),
         OF(gives_the_weights_of_the_checkpoint, "smollm3"),
+        OF(gives_the_weights_of_the_checkpoint, "deepseek_v2"),
+        OF(gives_the_weights_of_the_checkpoint, "deepseek_v2_lite"),
         OF(gives_the_weights_of_the_checkpoint, "deepseek_v3"),
         OF(gives_the_weights_of_the_checkpoint, "kimi_linear_even"),
         OF(encodes_as_the_original, "gpt-2"),
@@ -534,6 +562,7 @@ int main(void) {
         cmocka_unit_test(refuses_metadata_it_does_not_understand),
         cmocka_unit_test(metadata_ignore_the_locale),
         cmocka_unit_test(refuses_a_kimi_linear_that_is_not_one),
+        cmocka_unit_test(refuses_routers_of_deepseek2_that_it_does_not_know),
         cmocka_unit_test(refuses_an_unknown_family_by_name),
         cmocka_unit_test(refuses_a_dtype_that_it_cannot_decode),
     };

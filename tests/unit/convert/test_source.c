@@ -357,6 +357,23 @@ static void published_configs_are_understood(void **state) {
          "\"type\":\"longrope\"},\"rope_theta\":10000.0,\"sliding_window\":262144,"
          "\"tie_word_embeddings\":true,\"use_cache\":true,\"vocab_size\":200064}",
          8},
+        {"{\"architectures\":[\"DeepseekV2ForCausalLM\"],\"attention_bias\":false,\"atten"
+         "tion_dropout\":0.0,\"aux_loss_alpha\":0.001,\"bos_token_id\":100000,\"eos_toke"
+         "n_id\":100001,\"ep_size\":1,\"first_k_dense_replace\":1,\"hidden_act\":\"silu\",\""
+         "hidden_size\":5120,\"initializer_range\":0.02,\"intermediate_size\":12288,\"kv"
+         "_lora_rank\":512,\"max_position_embeddings\":163840,\"model_type\":\"deepseek_"
+         "v2\",\"moe_intermediate_size\":1536,\"moe_layer_freq\":1,\"n_group\":8,\"n_route"
+         "d_experts\":160,\"n_shared_experts\":2,\"norm_topk_prob\":false,\"num_attentio"
+         "n_heads\":128,\"num_experts_per_tok\":6,\"num_hidden_layers\":60,\"num_key_val"
+         "ue_heads\":128,\"pretraining_tp\":1,\"q_lora_rank\":1536,\"qk_nope_head_dim\":1"
+         "28,\"qk_rope_head_dim\":64,\"rms_norm_eps\":1e-06,\"rope_scaling\":{\"beta_fast"
+         "\":32,\"beta_slow\":1,\"factor\":40,\"mscale\":0.707,\"mscale_all_dim\":0.707,\"or"
+         "iginal_max_position_embeddings\":4096,\"type\":\"yarn\"},\"rope_theta\":10000,\""
+         "routed_scaling_factor\":16.0,\"scoring_func\":\"softmax\",\"seq_aux\":true,\"tie"
+         "_word_embeddings\":false,\"topk_group\":3,\"topk_method\":\"group_limited_gree"
+         "dy\",\"torch_dtype\":\"bfloat16\",\"transformers_version\":\"4.39.3\",\"use_cache\""
+         ":true,\"v_head_dim\":128,\"vocab_size\":102400}",
+         192},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         memory_fs fs;
@@ -366,6 +383,49 @@ static void published_configs_are_understood(void **state) {
         csn_source *s = open_source(&fs, "d");
         assert_int_equal(s->arch.head_dim, cases[i].head_dim);
         close_source(&fs, s);
+    }
+}
+
+/* One key of a good config.json changed each time. */
+static void refuses_routers_of_deepseek_v2_that_it_does_not_know(void **state) {
+    (void)state;
+    static const struct {
+        const char *from, *to;
+        caisson_status expected;
+        const char *key;
+    } cases[] = {
+        {"\"norm_topk_prob\": false", "\"norm_topk_prob\": true", CAISSON_E_UNSUPPORTED,
+         "norm_topk_prob"}, /* with a factor */
+        {"\"topk_method\": \"group_limited_greedy\"", "\"topk_method\": \"noaux_tc\"",
+         CAISSON_E_UNSUPPORTED, "topk_method"},
+        {"\"topk_group\": 2", "\"topk_group\": 2, \"scoring_func\": \"sigmoid\"",
+         CAISSON_E_UNSUPPORTED, "scoring_func"},
+        {"\"topk_group\": 2", "\"topk_group\": 5", CAISSON_E_PARSE, "groups"},
+        {"\"topk_group\": 2", "\"topk_group\": null", CAISSON_E_PARSE, "groups"},
+        {"\"n_group\": 4", "\"n_group\": 3", CAISSON_E_PARSE, "groups"},
+        {"\"mlp_bias\": false", "\"mlp_bias\": true", CAISSON_E_UNSUPPORTED, "mlp_bias"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        memory_fs fs;
+        csn_source *s;
+        caisson_error err = {0};
+        csn_buf b = CSN_BUF_INIT(1 << 16);
+        load_model(&fs, "deepseek_v2");
+        memory_fs_node *node = memory_fs_find(&fs, "d/config.json");
+        csn_str all = csn_str_make((char *)node->bytes, node->len);
+        size_t at = csn_str_find(all, csn_str_from(cases[i].from), 0);
+        assert_true(at != SIZE_MAX);
+        size_t rest = at + strlen(cases[i].from);
+        ASSERT_OK(csn_buf_printf(&b, &err, "%.*s%s%.*s", (int)at, all.ptr, cases[i].to,
+                                 (int)(all.len - rest), all.ptr + rest),
+                  &err);
+        memory_fs_put(&fs, "d/config.json", b.ptr, b.len);
+        csn_buf_free(&b);
+        caisson_status status = csn_source_open(&fs.base, "d", NULL, &s, &err);
+        if (status != cases[i].expected || strcmp(err.tensor, cases[i].key) != 0) {
+            fail_msg("%s: %s, %s", cases[i].to, caisson_status_name(status), err.tensor);
+        }
+        memory_fs_done(&fs);
     }
 }
 
@@ -433,6 +493,7 @@ int main(void) {
         cmocka_unit_test(other_quantised_checkpoints_are_refused_by_scheme),
         cmocka_unit_test(the_text_model_of_a_larger_one_is_taken),
         cmocka_unit_test(published_configs_are_understood),
+        cmocka_unit_test(refuses_routers_of_deepseek_v2_that_it_does_not_know),
         cmocka_unit_test(gguf_names_every_end_of_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -181,6 +181,8 @@ int main(void) {
         /* SPEC("CMF 2.2") */
         FAMILY("qwen2_moe"),
         FAMILY("qwen3_moe"),
+        FAMILY("deepseek_v2"),
+        FAMILY("deepseek_v2_lite"),
         FAMILY("deepseek_v3"),
         FAMILY("deepseek_v3_direct"),
         FAMILY("kimi_linear"),

@@ -265,7 +265,7 @@ static uint64_t bits_of_heads(csn_model *m, uint32_t on, csn_session_options o, 
 
 /* tests/python/test_family_masks.py holds the same against zeroed weights. */
 static void heads_of_latent_and_linear_attention(void **state) {
-    static const char *const families[] = {"deepseek_v3", "kimi_linear", "kimi_k3"};
+    static const char *const families[] = {"deepseek_v2", "deepseek_v3", "kimi_linear", "kimi_k3"};
     (void)state;
     for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
         csn_model *m = family_model(families[i], "q8_row", NULL);

@@ -184,8 +184,9 @@ static void check_case(const csn_jval *c) {
         active.n_experts += on[i] > 0;
     }
     init_n(&f, n);
-    f.moe.is_sigmoid = true;
-    f.moe.bias = bias;
+    (void)csn_jval_bool(csn_jval_get(c, "sigmoid"), &f.moe.is_sigmoid);
+    f.moe.group_max = !f.moe.is_sigmoid;
+    f.moe.bias = f.moe.is_sigmoid ? bias : NULL;
     f.moe.n_group = (uint32_t)csn_jval_number_of(c, "n_group");
     f.moe.topk_group = (uint32_t)csn_jval_number_of(c, "topk_group");
     f.moe.top_k = (uint32_t)csn_jval_number_of(c, "top_k");
@@ -203,7 +204,7 @@ static void check_case(const csn_jval *c) {
     done(&f);
 }
 
-/* Groups with all, some, one and none of their experts. */
+/* Groups with all, some, one and none of their experts, by their two best and by their best. */
 static void groups_under_a_mask_are_those_of_the_naive_form(void **state) {
     (void)state;
     csn_buf bytes = CSN_BUF_INIT(1 << 20);
@@ -217,7 +218,7 @@ static void groups_under_a_mask_are_those_of_the_naive_form(void **state) {
     for (csn_jiter it = csn_jval_iter(csn_json_root(doc)); csn_jiter_next(&it); n++) {
         check_case(it.value);
     }
-    assert_int_equal(n, 32);
+    assert_int_equal(n, 64);
     csn_json_free(doc);
     csn_buf_free(&bytes);
 }
