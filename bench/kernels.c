@@ -173,11 +173,11 @@ static void bench_kernel(const struct kernel *k, csn_pool *pool, struct work *w,
         } else if (dtype->nbytes == NULL) {
             make_overlay(w);
         }
-        w->w.scales = NULL;
-        if (dtype->scales != NULL) {
-            float *scales = bench_alloc(w->w.rows * csn_scale_stride(w->w.cols) * sizeof(float));
-            dtype->scales(&w->w, scales);
-            w->w.scales = scales;
+        w->w.unpacked = NULL;
+        if (dtype->unpack != NULL) {
+            void *unpacked = bench_alloc(dtype->unpacked_nbytes(&w->w));
+            dtype->unpack(&w->w, unpacked);
+            w->w.unpacked = unpacked;
         }
         bench_time t = bench_run(pool, region, w, seconds);
         line(k->op, k->dtype, k->isa, threads, w->n, row * (double)w->w.rows,

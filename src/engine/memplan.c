@@ -9,11 +9,11 @@
 
 enum { PLAN_THREADS = 32, GROWTH_SHARE = 8 /* of what is above the floor, for longer cuts */ };
 
-/* A tensor that is in memory, and its scales. */
+/* A tensor that is in memory, and what is unpacked of it. */
 static uint64_t bytes_of(const csn_store *store, const csn_tensor *t) {
-    const uint64_t scales = csn_store_scale_bytes(store, t);
+    const uint64_t unpacked = csn_store_unpacked_bytes(store, t);
     return csn_alloc_aligned_nbytes(t->nbytes) +
-           (scales == 0 ? 0 : csn_alloc_aligned_nbytes(scales));
+           (unpacked == 0 ? 0 : csn_alloc_aligned_nbytes(unpacked));
 }
 
 static uint64_t sum_weights(const csn_store *store) {

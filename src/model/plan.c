@@ -53,11 +53,12 @@ csn_weight csn_weight_make(const csn_matrix *m, csn_str name) {
                         .i8_rows = csn_kernel_matmul_i8_rows(m)};
 }
 
-/* What a product reads of a matrix: beside its scales the first part of the payload alone. */
+/* What a product reads of a matrix: beside the first part of its payload what was unpacked, which
+ * for dtypes without such a part is about as large as what it stands for. */
 static uint64_t bytes_read(const csn_matrix *m) {
-    const uint64_t row = m->cols / 32 * m->dtype->bytes_of_32;
-    return m->scales == NULL ? m->nbytes
-                             : m->rows * (row + csn_scale_stride(m->cols) * sizeof(float));
+    return m->unpacked == NULL || m->dtype->bytes_of_32 == 0
+               ? m->nbytes
+               : m->rows * (m->cols / 32 * m->dtype->bytes_of_32) + m->dtype->unpacked_nbytes(m);
 }
 
 caisson_status csn_plan_weight(struct csn_maker *m, csn_str name, uint64_t rows, uint64_t cols,

@@ -56,14 +56,8 @@ typedef struct csn_matrix {
     const uint8_t *data;
     uint64_t nbytes;
     uint64_t rows, cols;
-    /* [rows][csn_scale_stride(cols)] what dtype->scales makes, or NULL: kernels unpack it. */
-    const float *scales;
+    const void *unpacked; /* what dtype->unpack makes, or NULL: kernels do it as they go */
 } csn_matrix;
-
-/* Floats of the scales of a row of groups of 32: an even number, the last may be a zero. */
-static inline uint64_t csn_scale_stride(uint64_t cols) {
-    return (cols / 32 + 1) / 2 * 2;
-}
 
 /* Bytes of a part of a payload: row after row so many for each 32 elements of a row, or for each
  * row; or for each column. One of them is not 0. */
@@ -123,11 +117,11 @@ struct csn_dtype {
     /* f32 values of the flattened elements [i0, i0 + n), any i0; bit-exact to the reference's
      * decoder. NULL: opens, verifies and lists, but cannot be decoded or run by this build. */
     void (*decode)(const csn_matrix *m, uint64_t i0, uint64_t n, float *out);
-    /* What int8 kernels multiply the integer sum of each group of 32 of m with (kernels/ref), as
-     * csn_matrix.scales wants it. For dtypes whose scales cost as much to unpack as their weights:
-     * done once where they can stay in memory. NULL: kernels read them from the payload. Such
-     * dtypes have bytes_of_32. */
-    void (*scales)(const csn_matrix *m, float *out);
+    /* What int8 kernels would spend as much time on as on the weights, made once where it can stay
+     * in memory: quant/q4tp.h, quant/q1.h. Aligned to 8. unpacked_nbytes looks at the sizes of m
+     * alone, and may be 0: not of this matrix. Both are NULL where there is nothing to gain. */
+    uint64_t (*unpacked_nbytes)(const csn_matrix *m);
+    void (*unpack)(const csn_matrix *m, void *out);
     /* csn_row_parts where `parts` cannot say it; or NULL. */
     uint32_t (*row_parts)(uint64_t cols, csn_row_part ret[CSN_ROW_PARTS]);
     /* All floating-point numbers of the payload of m (whose data is not looked at), in its order;

@@ -25,6 +25,16 @@ csn_outliers csn_q1s_outliers(const csn_matrix *m, uint64_t i0, uint64_t i1);
 /* Those of columns [c0, c1) of a row of a q1t matrix. */
 csn_outliers csn_q1t_outliers(const csn_matrix *m, uint64_t row, uint64_t c0, uint64_t c1);
 
+/* Unpacked outliers of a q1s matrix of at most CSN_Q1S_COLS columns: those of row r are first[r] to
+ * first[r + 1]. Behind the last are CSN_Q1S_BEHIND that may be read. */
+enum { CSN_Q1S_BEHIND = 7, CSN_Q1S_COLS = 8192 };
+typedef struct csn_q1s_deltas {
+    const uint32_t *first; /* [rows + 1] */
+    const float *delta;    /* the outlier's value - (+-1 of the tile) * the tile's scale, in f32 */
+    const uint16_t *col;
+} csn_q1s_deltas;
+csn_q1s_deltas csn_q1s_unpacked(const csn_matrix *m);
+
 /* Whether rows [r0, r1) of a q1t matrix have any. */
 bool csn_q1t_has_outliers(const csn_matrix *m, uint64_t r0, uint64_t r1);
 

@@ -82,6 +82,52 @@ static void q1s_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out)
     }
 }
 
+static uint64_t count(const csn_matrix *m) {
+    return (m->nbytes - m->rows * m->cols / CSN_GROUP * CSN_Q1_TILE - 4) / CSN_Q1S_OUTLIER;
+}
+
+/* As many bytes for an outlier as in the payload, and less than a tile for a row: it fits. */
+static uint64_t q1s_unpacked_nbytes(const csn_matrix *m) {
+    const uint64_t n = count(m);
+    return n == 0 || m->cols > CSN_Q1S_COLS
+               ? 0
+               : (m->rows + 1) * sizeof(uint32_t) +
+                     (n + CSN_Q1S_BEHIND) * (sizeof(float) + sizeof(uint16_t));
+}
+
+csn_q1s_deltas csn_q1s_unpacked(const csn_matrix *m) {
+    const uint32_t *first = m->unpacked;
+    const float *delta = (const float *)(first + m->rows + 1);
+    return (csn_q1s_deltas){first, delta, (const uint16_t *)(delta + count(m) + CSN_Q1S_BEHIND)};
+}
+
+static void q1s_unpack(const csn_matrix *m, void *out) {
+    const uint64_t n = count(m);
+    const uint8_t *entries = m->data + m->nbytes - n * CSN_Q1S_OUTLIER;
+    uint32_t *first = out;
+    float *delta = (float *)(first + m->rows + 1);
+    uint16_t *col = (uint16_t *)(delta + n + CSN_Q1S_BEHIND);
+    uint64_t r = 0;
+    memset(out, 0, q1s_unpacked_nbytes(m));
+    for (uint64_t k = 0; k < n; k++) {
+        const uint8_t *p = entries + k * CSN_Q1S_OUTLIER;
+        const uint64_t i = csn_q1s_index(p);
+        if (i >= m->rows * m->cols) { /* the bytes are not those that were checked */
+            break;
+        }
+        const uint8_t *tile = m->data + i / CSN_GROUP * CSN_Q1_TILE;
+        const float weight = csn_q1_bit(tile, (unsigned)(i % CSN_GROUP)) ? 1.0f : -1.0f;
+        for (; r <= i / m->cols; r++) {
+            first[r] = (uint32_t)k;
+        }
+        delta[k] = csn_half_to_f32(csn_load16(p + 4)) - weight * csn_half_to_f32(csn_load16(tile));
+        col[k] = (uint16_t)(i % m->cols);
+    }
+    for (; r <= m->rows; r++) {
+        first[r] = (uint32_t)n;
+    }
+}
+
 /* Scale of a group: the weighted mean of the magnitudes that are no outliers. */
 static float group_scale(const csn_encode_job *job, const float *x, uint64_t col, uint32_t outliers,
                          uint16_t *ret) {
@@ -199,6 +245,8 @@ const csn_dtype csn_dtype_q1s = {
     .check_from = q1s_check_from,
     .decode = q1s_decode,
     .numbers = q1s_numbers,
+    .unpacked_nbytes = q1s_unpacked_nbytes,
+    .unpack = q1s_unpack,
     .encode = q1s_encode,
     .about_nbytes = q1s_about,
 };

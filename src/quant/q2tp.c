@@ -22,7 +22,7 @@ void csn_q2tp_ladder(uint16_t lo, uint16_t step, float t[CSN_Q4TP_RUNGS]) {
 }
 
 /* Halves: the kernels' weights are 2 c - 3. */
-static void q2tp_scales(const csn_matrix *m, float *out) {
+static void q2tp_unpack(const csn_matrix *m, void *out) {
     csn_ladder_scales(m, GROUP_BYTES, csn_q2tp_ladder, 0.5f, out);
 }
 
@@ -69,7 +69,8 @@ const csn_dtype csn_dtype_q2tp = {
     .bytes_of_32 = GROUP_BYTES,
     .nbytes = q2tp_nbytes,
     .decode = q2tp_decode,
-    .scales = q2tp_scales,
+    .unpacked_nbytes = csn_ladder_unpacked_nbytes,
+    .unpack = q2tp_unpack,
     .row_parts = q2tp_row_parts,
     .numbers = q2tp_numbers,
 };

@@ -51,10 +51,14 @@ void csn_q4tp_ladder(uint16_t lo, uint16_t step, float t[CSN_Q4TP_RUNGS]) {
     }
 }
 
+uint64_t csn_ladder_unpacked_nbytes(const csn_matrix *m) {
+    return m->rows * csn_ladder_stride(m->cols) * sizeof(float); /* less than nbytes: it fits */
+}
+
 void csn_ladder_scales(const csn_matrix *m, uint64_t group_bytes, csn_ladder_fn ladder,
                        float factor, float *out) {
     const uint64_t gpr = m->cols / CSN_GROUP;
-    const uint64_t stride = csn_scale_stride(m->cols);
+    const uint64_t stride = csn_ladder_stride(m->cols);
     const uint8_t *params = m->data + m->rows * gpr * group_bytes;
     const uint8_t *codes = params + 4 * m->rows;
     for (uint64_t r = 0; r < m->rows; r++) {
@@ -72,7 +76,7 @@ void csn_ladder_scales(const csn_matrix *m, uint64_t group_bytes, csn_ladder_fn 
     }
 }
 
-static void q4tp_scales(const csn_matrix *m, float *out) {
+static void q4tp_unpack(const csn_matrix *m, void *out) {
     csn_ladder_scales(m, 16, csn_q4tp_ladder, 1.0f, out);
 }
 
@@ -260,7 +264,8 @@ const csn_dtype csn_dtype_q4tp = {
     .bytes_of_32 = 16,
     .nbytes = q4tp_nbytes,
     .decode = q4tp_decode,
-    .scales = q4tp_scales,
+    .unpacked_nbytes = csn_ladder_unpacked_nbytes,
+    .unpack = q4tp_unpack,
     .row_parts = q4tp_row_parts,
     .numbers = q4tp_numbers,
     .encode = q4tp_encode,

@@ -15,8 +15,14 @@ void csn_q4tp_ladder(uint16_t lo, uint16_t step, float t[CSN_Q4TP_RUNGS]);
 /* q2tp: rung 0 is 0, rung c is t[c - 1] of the same ladder. */
 void csn_q2tp_ladder(uint16_t lo, uint16_t step, float t[CSN_Q4TP_RUNGS]);
 
-/* csn_dtype.scales of a matrix whose ladders lie behind group_bytes bytes of codes a group; each
- * rung of each ladder times `factor`. */
+/* Unpacked: f32 [rows][csn_ladder_stride(cols)], what the integer sum of each group of 32 is
+ * multiplied with (kernels/ref). */
+static inline uint64_t csn_ladder_stride(uint64_t cols) { /* even, the last may be a zero */
+    return (cols / 32 + 1) / 2 * 2;
+}
+uint64_t csn_ladder_unpacked_nbytes(const csn_matrix *m);
+/* Of a matrix whose ladders lie behind group_bytes bytes of codes a group; each rung of each ladder
+ * times `factor`. */
 typedef void (*csn_ladder_fn)(uint16_t lo, uint16_t step, float t[CSN_Q4TP_RUNGS]);
 void csn_ladder_scales(const csn_matrix *m, uint64_t group_bytes, csn_ladder_fn ladder,
                        float factor, float *out);

@@ -33,9 +33,9 @@ struct csn_store {
     bool is_dry, reads_rows;
     mapping *maps; /* [n_files] */
     uint32_t n_files;
-    pthread_mutex_t mutex; /* guards blocks and scales; taken alone */
+    pthread_mutex_t mutex; /* guards blocks and unpacked; taken alone */
     uint8_t **blocks;      /* [dir.n] memory of tensors read so far */
-    float **scales;        /* [dir.n] csn_matrix.scales of weights asked for so far */
+    void **unpacked;       /* [dir.n] csn_matrix.unpacked of weights asked for so far */
     /* [dir.n] tensors whose hashes were right; NULL: none is checked. Two threads that ask for the
      * same tensor at once may both check it. */
     atomic_bool *is_checked;
@@ -102,7 +102,7 @@ static caisson_status make(const csn_store *known, csn_store **ret, caisson_erro
         status = CSN_NEW(s->dir->n, &s->blocks, err);
     }
     if (status == CAISSON_OK) {
-        status = CSN_NEW(s->dir->n, &s->scales, err);
+        status = CSN_NEW(s->dir->n, &s->unpacked, err);
     }
     if (status != CAISSON_OK) {
         s->cmf = NULL; /* stays the caller's */
@@ -167,11 +167,11 @@ void csn_store_free(csn_store *s) {
     for (uint32_t i = 0; s->blocks != NULL && i < s->dir->n; i++) {
         csn_free_aligned(s->blocks[i]);
     }
-    for (uint32_t i = 0; s->scales != NULL && i < s->dir->n; i++) {
-        csn_free_aligned(s->scales[i]);
+    for (uint32_t i = 0; s->unpacked != NULL && i < s->dir->n; i++) {
+        csn_free_aligned(s->unpacked[i]);
     }
     csn_free(s->blocks);
-    csn_free(s->scales);
+    csn_free(s->unpacked);
     csn_free(s->is_checked);
     pthread_mutex_destroy(&s->mutex);
     csn_cmf_close(s->cmf);
@@ -337,33 +337,33 @@ caisson_status csn_store_matrix(csn_store *s, csn_str name, csn_matrix *ret, cai
     return status;
 }
 
-uint64_t csn_store_scale_bytes(const csn_store *s, const csn_tensor *t) {
-    if (t->dtype->scales == NULL || csn_store_is_streamed(s, t)) {
+uint64_t csn_store_unpacked_bytes(const csn_store *s, const csn_tensor *t) {
+    if (t->dtype->unpack == NULL || csn_store_is_streamed(s, t)) {
         return 0;
     }
     const csn_matrix m = csn_matrix_make(t->dtype, &t->shape, NULL, t->nbytes);
-    return m.rows * csn_scale_stride(m.cols) * sizeof(float); /* less than nbytes: it fits */
+    return t->dtype->unpacked_nbytes(&m);
 }
 
-/* The scales of a tensor that stays in memory, made at the first call. */
-static caisson_status find_scales(csn_store *s, const csn_tensor *t, csn_matrix *m,
-                                  caisson_error *err) {
-    const uint64_t nbytes = csn_store_scale_bytes(s, t);
-    float **scales = &s->scales[t - s->dir->tensors];
+/* Of a tensor that stays in memory; made at the first call. */
+static caisson_status find_unpacked(csn_store *s, const csn_tensor *t, csn_matrix *m,
+                                    caisson_error *err) {
+    const uint64_t nbytes = csn_store_unpacked_bytes(s, t);
+    void **unpacked = &s->unpacked[t - s->dir->tensors];
     if (nbytes == 0 || m->data == NULL) {
         return CAISSON_OK;
     }
     caisson_status status = CAISSON_OK;
     pthread_mutex_lock(&s->mutex);
-    if (*scales == NULL) {
+    if (*unpacked == NULL) {
         void *made;
         status = csn_alloc_aligned((size_t)nbytes, &made, err);
         if (status == CAISSON_OK) {
-            m->dtype->scales(m, made);
-            *scales = made;
+            m->dtype->unpack(m, made);
+            *unpacked = made;
         }
     }
-    m->scales = *scales;
+    m->unpacked = *unpacked;
     pthread_mutex_unlock(&s->mutex);
     return status;
 }
@@ -379,7 +379,7 @@ caisson_status csn_store_weight(csn_store *s, csn_str name, csn_matrix *ret, cai
         s->trunk != NULL ? csn_trunk_address(s->trunk, (uint32_t)(t - s->dir->tensors)) : NULL;
     if (bytes == NULL || s->is_dry) {
         CSN_TRY(csn_store_matrix(s, name, ret, err));
-        return find_scales(s, t, ret, err);
+        return find_unpacked(s, t, ret, err);
     }
     *ret = csn_matrix_make(t->dtype, &t->shape, bytes, t->nbytes);
     return CAISSON_OK;

@@ -49,11 +49,11 @@ bool csn_store_is_dry(const csn_store *s);
  * CAISSON_E_MISSING if absent, CAISSON_E_UNSUPPORTED for a dtype that this build cannot decode;
  * without mmap, IO and NOMEM; with `verify`, HASH. Any thread may call. */
 caisson_status csn_store_matrix(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err);
-/* The same of a matrix that a layer multiplies with: with the scales that its dtype has unpacked;
- * with a trunk, where its bytes are from csn_trunk_use on, and without. */
+/* The same of a matrix that a layer multiplies with: with what its dtype unpacks; with
+ * a trunk, where its bytes are from csn_trunk_use on, and without. */
 caisson_status csn_store_weight(csn_store *s, csn_str name, csn_matrix *ret, caisson_error *err);
-/* What the scales of such a matrix take; 0: it has none. */
-uint64_t csn_store_scale_bytes(const csn_store *s, const csn_tensor *t);
+/* What that takes; 0: there is none. */
+uint64_t csn_store_unpacked_bytes(const csn_store *s, const csn_tensor *t);
 /* The same of the embedding, of which a token needs one row: with `reads_rows` it stays in its
  * file, unless it is also the head and that stays in memory, or its dtype has no such rows
  * (csn_row_parts). With `verify` all of it is read once, a piece at a time. */

@@ -104,20 +104,29 @@ class Plan(tool.Case):
                            whole["floor_bytes"] + 4096 * len(parts))
         self.assertEqual(enough["read_trunk_bytes_per_token"], 0)
 
-    def test_unpacked_scales_count_as_weights(self):
-        """A float for each group of 32, an even number a row, beside what the file has; the
-        embedding stays in its file."""
-        path = self.path("q4tp.cmf")
-        self.ok("quantize", tool.TINY, "-o", path, "--quant", "q4tp")
+    def check_unpacked(self, dtype, unpacked_of, stays_in_file=()):
+        """Beside what the file has, each part in 64 bytes of memory."""
+        path = self.path(dtype + ".cmf")
+        self.ok("quantize", tool.TINY, "-o", path, "--quant", dtype)
         tensors = [t for t in self.ok("tensor", path, "--json").json
-                   if t["name"] != "model.embed_tokens.weight"]
-        scales = sum(t["shape"][0] * ((t["shape"][1] // 32 + 1) // 2 * 2) * 4 for t in tensors
-                     if t["dtype"] == "q4tp")
-        whole = sum(t["bytes"] for t in tensors) + scales
-        p = self.ok("plan", path, "--json", "--no-probe").json
-        self.assertGreater(scales, 0)
-        self.assertGreaterEqual(p["weights_bytes"], whole)
-        self.assertLess(p["weights_bytes"], whole + 2 * 64 * len(tensors))
+                   if t["name"] not in stays_in_file]
+        parts = [t["bytes"] for t in tensors]
+        parts += [unpacked_of(*t["shape"], t["bytes"]) for t in tensors if t["dtype"] == dtype]
+        self.assertGreater(len(parts), len(tensors))
+        whole = sum(-(-n // 64) * 64 for n in parts)
+        self.assertEqual(self.ok("plan", path, "--json", "--no-probe").json["weights_bytes"], whole)
+
+    def test_unpacked_scales_count_as_weights(self):
+        """A float for each group of 32, an even number a row."""
+        self.check_unpacked("q4tp", lambda rows, cols, _: rows * ((cols // 32 + 1) // 2 * 2) * 4,
+                            ["model.embed_tokens.weight"])
+
+    def test_unpacked_outliers_count_as_weights(self):
+        """Four bytes for each row and one more, six for each outlier and seven more."""
+        def unpacked(rows, cols, n_bytes):
+            n = (n_bytes - rows * cols // 32 * 6 - 4) // 6
+            return 4 * (rows + 1) + 6 * (n + 7) if n > 0 else 0
+        self.check_unpacked("q1s", unpacked)
 
     def test_what_is_no_model(self):
         self.fails(tool.FAILED, "plan", self.path("nothing.waste"))

@@ -225,12 +225,10 @@ static void setup(struct fixture *f, const struct kernel *k, const struct sizes 
     }
     f->w = csn_matrix_make(d, &shape, f->gw.p, nbytes);
     f->gs = (struct guarded){0};
-    if (d->scales != NULL && below(3) != 0) {
-        f->gs = guarded_new(s->rows * csn_scale_stride(s->cols) * sizeof(float), s->at_end,
-                            2 * sizeof(float));
-        float *scales = (float *)(void *)f->gs.p;
-        d->scales(&f->w, scales);
-        f->w.scales = scales;
+    if (d->unpack != NULL && d->unpacked_nbytes(&f->w) > 0 && below(3) != 0) {
+        f->gs = guarded_new(d->unpacked_nbytes(&f->w), s->at_end, 2 * sizeof(float));
+        d->unpack(&f->w, f->gs.p);
+        f->w.unpacked = f->gs.p;
     }
     f->x_stride = s->cols + below(3);
     size_t n_x = (size_t)((s->n - 1) * f->x_stride + s->cols);

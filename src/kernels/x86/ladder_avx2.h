@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scales of q4tp and q2tp rows for the int8 kernels for AVX2: from csn_matrix.scales; where there
- * are none, ladders are made sixteen at a time, and for few vectors the scales of their rows are
+/* Scales of q4tp and q2tp rows for the int8 kernels for AVX2: from csn_matrix.unpacked; where there
+ * is none, ladders are made sixteen at a time, and for few vectors the scales of their rows are
  * unpacked before they are met. */
 #ifndef CSN_KERNELS_X86_LADDER_AVX2_H
 #define CSN_KERNELS_X86_LADDER_AVX2_H
@@ -31,11 +31,11 @@ CSN_INLINE struct ladders ladders_make(const csn_matrix *w, uint64_t gpr, uint64
     const uint8_t *params = w->data + w->rows * gpr * group_bytes;
     return (struct ladders){.params = params,
                             .codes = params + 4 * w->rows,
-                            .scales = w->scales,
+                            .scales = w->unpacked,
                             .gpr = gpr,
                             .rows = w->rows,
                             .code_bytes = csn_q4tp_code_bytes(gpr),
-                            .scale_stride = csn_scale_stride(w->cols),
+                            .scale_stride = csn_ladder_stride(w->cols),
                             .is_q2tp = is_q2tp};
 }
 

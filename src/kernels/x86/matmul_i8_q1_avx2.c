@@ -5,15 +5,16 @@
  * sixteen rows at once, whose bytes are transposed for it, and of two neighbouring groups, one in
  * each half. A sum is 32 * high + low + 16, low from -16 to 15, so that eight of them add up in
  * bytes. */
+#include "kernels/x86/deltas_avx2.h"
 #include "kernels/x86/gemm_i8_avx2.h"
 #include "kernels/x86/outliers_avx2.h"
 
 enum {
-    ROWS = 16,       /* at once */
-    QUADS = 8,       /* of columns of a group */
-    PAIR_BYTES = 64, /* of x, two groups */
-    SUMS_BYTES = 64, /* of the sums of a quad: high, then low; of one group, then the other */
-    MOST_COLS = 8192 /* few vectors */
+    ROWS = DELTA_ROWS, /* at once: sixteen */
+    QUADS = 8,         /* of columns of a group */
+    PAIR_BYTES = 64,   /* of x, two groups */
+    SUMS_BYTES = 64,   /* of the sums of a quad: high, then low; of one group, then the other */
+    MOST_COLS = CSN_Q1S_COLS /* few vectors */
 };
 
 /* Four signs as factors: bits of `e`, 1 = plus. */
@@ -178,37 +179,30 @@ static void multiply_rows(const uint8_t *w, uint64_t n_groups, const uint8_t *su
     }
 }
 
-/* Outliers are added to sixteen rows at a time, while their tiles are in the first cache. The last
- * rows, when they are no whole sixteen, are computed first, with others that come again. */
-CSN_OUTLINE void few_q1(bool is_q1s, const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
-                        uint64_t y_stride, uint64_t r0, uint64_t r1) {
+/* deltas: NULL where none are to be added. The last rows, when they are no whole sixteen, are
+ * computed first, with others that come again. */
+CSN_OUTLINE void few_q1(const csn_q1s_deltas *deltas, const csn_matrix *w, const csn_x8 *x,
+                        uint64_t n, float *y, uint64_t y_stride, uint64_t r0, uint64_t r1) {
     _Alignas(32) uint8_t sums[MOST_COLS * SUMS_BYTES / 8];
     float floats[MOST_COLS];
     const uint64_t row_bytes = x->n_groups * CSN_Q1_TILE;
     const uint64_t whole = r1 - (r1 - r0) % ROWS;
-    csn_outliers o = {0};
-    if (is_q1s) {
-        o = csn_q1s_outliers(w, r0 * w->cols, r1 * w->cols);
-    }
-    const uint8_t *end = o.p + o.n * CSN_Q1S_OUTLIER;
-    for (uint64_t t = 0; t < n; t++) {
-        const struct patch patch = {w, floats, 0, w->cols, y + t * y_stride, y_stride, 1};
+    for (uint64_t t = 0; t < n; t++, y += y_stride) {
         const float *x_scale = x->scale + t * x->g_stride;
-        const uint8_t *p = o.p;
         make_sums(x->q + t * x->q_stride, (x->n_groups + 1) / 2, sums);
-        if (is_q1s) {
+        if (deltas != NULL) {
             x_floats(x, t, n, 1, 0, w->cols, floats);
         }
         if (whole < r1) {
             multiply_rows(w->data + (r1 - ROWS) * row_bytes, x->n_groups, sums, x_scale,
-                          patch.y + r1 - ROWS);
+                          y + r1 - ROWS);
         }
-        for (uint64_t r = r0; r < r1; r++) {
-            if (r < whole && (r - r0) % ROWS == 0) {
-                multiply_rows(w->data + r * row_bytes, x->n_groups, sums, x_scale, patch.y + r);
+        for (uint64_t r = r0; r < r1; r += ROWS) {
+            if (r < whole) {
+                multiply_rows(w->data + r * row_bytes, x->n_groups, sums, x_scale, y + r);
             }
-            if (is_q1s) {
-                p = add_row(false, 1, &patch, r, p, end);
+            if (deltas != NULL) {
+                add_deltas(deltas, floats, r, r < whole ? r + ROWS : r1, y);
             }
         }
     }
@@ -264,7 +258,7 @@ CSN_INLINE bool few_fits_q1(const csn_x8 *x, uint64_t n, uint64_t n_rows) {
 void csn_matmul_i8_q1_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                            uint64_t y_stride, uint64_t r0, uint64_t r1) {
     if (few_fits_q1(x, n, r1 - r0)) {
-        few_q1(false, w, x, n, y, y_stride, r0, r1);
+        few_q1(NULL, w, x, n, y, y_stride, r0, r1);
     } else {
         many_q1(w, x, n, y, y_stride, r0, r1);
     }
@@ -272,10 +266,16 @@ void csn_matmul_i8_q1_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, flo
 
 void csn_matmul_i8_q1s_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                             uint64_t y_stride, uint64_t r0, uint64_t r1) {
-    if (few_fits_q1(x, n, r1 - r0)) {
-        few_q1(true, w, x, n, y, y_stride, r0, r1);
+    const bool is_few = few_fits_q1(x, n, r1 - r0);
+    if (is_few && w->unpacked != NULL) {
+        const csn_q1s_deltas deltas = csn_q1s_unpacked(w);
+        few_q1(&deltas, w, x, n, y, y_stride, r0, r1);
+        return;
+    }
+    if (is_few) {
+        few_q1(NULL, w, x, n, y, y_stride, r0, r1);
     } else {
         many_q1(w, x, n, y, y_stride, r0, r1);
-        add_q1s(w, x, n, y, y_stride, r0, r1);
     }
+    add_q1s(w, x, n, y, y_stride, r0, r1);
 }

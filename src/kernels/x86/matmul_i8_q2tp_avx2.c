@@ -133,7 +133,7 @@ CSN_INLINE struct few_kind q2tp_kind(const struct q2tp *m) {
     };
 }
 
-/* For matrices without scales. */
+/* For matrices that are not unpacked. */
 CSN_OUTLINE void few_q2tp_unpacking(struct q2tp *m, const csn_x8 *x, uint64_t n, float *y,
                                     uint64_t y_stride, uint64_t r0, uint64_t r1) {
     _Alignas(32) float room[LADDER_ROOM];

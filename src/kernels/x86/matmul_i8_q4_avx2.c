@@ -223,7 +223,7 @@ CSN_INLINE struct few_kind q4tp_kind(const struct q4 *m) {
     };
 }
 
-/* For matrices without scales. */
+/* For matrices that are not unpacked. */
 CSN_OUTLINE void few_q4tp_unpacking(struct q4 *m, const csn_x8 *x, uint64_t n, float *y,
                                     uint64_t y_stride, uint64_t r0, uint64_t r1) {
     _Alignas(32) float room[LADDER_ROOM];
@@ -239,7 +239,7 @@ void csn_matmul_i8_q4tp_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, f
                              uint64_t y_stride, uint64_t r0, uint64_t r1) {
     uint64_t gpr = x->n_groups;
     struct q4 m = {.nib = w->data,
-                   .scale = (const uint8_t *)w->scales,
+                   .scale = w->unpacked,
                    .stride = 16,
                    .gpr = gpr,
                    .ladders = ladders_make(w, gpr, 16, false)};

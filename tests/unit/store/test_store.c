@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 
 #include "base/threads.h"
+#include "quant/q1.h"
+#include "quant/q4tp.h"
 #include "store/store.h"
 #include "support/cmf_golden.h"
 #include "support/temp_dir.h"
@@ -128,13 +130,14 @@ static void scales_are_those_of_the_decoder(void **state) {
         csn_str name = csn_str_from(cases[i].tensor);
         ASSERT_OK(csn_store_weight(s, name, &m, &err), &err);
         ASSERT_OK(csn_store_weight(s, name, &again, &err), &err);
-        assert_non_null(m.scales);
-        assert_ptr_equal(m.scales, again.scales);
-        uint64_t stride = csn_scale_stride(m.cols);
-        assert_int_equal(csn_store_scale_bytes(s, csn_directory_find(csn_store_dir(s), name)),
+        assert_non_null(m.unpacked);
+        assert_ptr_equal(m.unpacked, again.unpacked);
+        const float *scales = m.unpacked;
+        uint64_t stride = csn_ladder_stride(m.cols);
+        assert_int_equal(csn_store_unpacked_bytes(s, csn_directory_find(csn_store_dir(s), name)),
                          m.rows * stride * sizeof(float));
         for (uint64_t g = 0; g < m.rows * m.cols / 32; g++) {
-            float scale = m.scales[g / (m.cols / 32) * stride + g % (m.cols / 32)];
+            float scale = scales[g / (m.cols / 32) * stride + g % (m.cols / 32)];
             m.dtype->decode(&m, 32 * g, 32, x);
             for (unsigned k = 0; k < 32; k++) {
                 unsigned bit = k * cases[i].bits;
@@ -147,7 +150,43 @@ static void scales_are_those_of_the_decoder(void **state) {
     }
     csn_matrix m;
     ASSERT_OK(csn_store_weight(s, CSN_STR("all.q4_tiled"), &m, &err), &err);
-    assert_null(m.scales);
+    assert_null(m.unpacked);
+    csn_store_free(s);
+}
+
+/* What the golden decoder makes of an outlier, less what it makes of the tiles alone; all others
+ * are what the tiles say. */
+static void deltas_are_those_of_the_decoder(void **state) {
+    (void)state;
+    caisson_error err;
+    csn_matrix m;
+    csn_store *s = open_store(CMF_GOLDEN "files/tiny-all-dtypes.cmf", false, false);
+    ASSERT_OK(csn_store_weight(s, CSN_STR("all.q1s"), &m, &err), &err);
+    assert_non_null(m.unpacked);
+    csn_matrix tiles = m;
+    tiles.dtype = csn_dtype_by_name(CSN_STR("q1"));
+    const csn_q1s_deltas d = csn_q1s_unpacked(&m);
+    uint32_t k = 0;
+    for (uint64_t r = 0; r < m.rows; r++) {
+        assert_int_equal(d.first[r], k);
+        for (uint64_t c = 0; c < m.cols; c++) {
+            float x;
+            float of_tile;
+            m.dtype->decode(&m, r * m.cols + c, 1, &x);
+            tiles.dtype->decode(&tiles, r * m.cols + c, 1, &of_tile);
+            if (k < d.first[r + 1] && d.col[k] == c) {
+                assert_true(d.delta[k++] == x - of_tile);
+            } else {
+                assert_true(x == of_tile);
+            }
+        }
+    }
+    assert_int_equal(d.first[m.rows], k);
+    assert_int_equal(k, 24); /* bytes: tests/golden/cmf/files/tiny-all-dtypes.json */
+    const csn_tensor *t = csn_directory_find(csn_store_dir(s), CSN_STR("all.q1s"));
+    assert_int_equal(csn_store_unpacked_bytes(s, t), 4 * (m.rows + 1) + 6 * (k + CSN_Q1S_BEHIND));
+    assert_ptr_equal(d.col + k + CSN_Q1S_BEHIND,
+                     (const uint8_t *)m.unpacked + csn_store_unpacked_bytes(s, t));
     csn_store_free(s);
 }
 
@@ -320,6 +359,7 @@ int main(void) {
         cmocka_unit_test(an_absent_tensor_is_named),
         cmocka_unit_test(dtypes_that_cannot_run_are_refused_by_name),
         cmocka_unit_test(scales_are_those_of_the_decoder),
+        cmocka_unit_test(deltas_are_those_of_the_decoder),
         cmocka_unit_test(a_file_cut_while_mapped_fails_the_call),
         cmocka_unit_test(worker_threads_are_covered),
         cmocka_unit_test(without_mmap_a_cut_file_fails_the_read),
