@@ -13,6 +13,9 @@ endif()
 if(CAISSON_SANITIZE)
     target_compile_options(caisson_flags INTERFACE
         -fsanitize=${CAISSON_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    # The address sanitizer stops at these by itself, and gcc takes a fifth longer over the kernels.
+    target_compile_options(caisson_flags INTERFACE
+        $<$<C_COMPILER_ID:GNU>:-fno-sanitize=null,object-size>)
     target_link_options(caisson_flags INTERFACE -fsanitize=${CAISSON_SANITIZE})
 endif()
 
