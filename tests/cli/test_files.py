@@ -241,11 +241,12 @@ class Verify(tool.Case):
     def test_golden_bad_files(self):
         table = json.loads(tool.read(os.path.join(tool.BAD, "bad.json")))
         self.assertGreater(len(table), 20)
-        for entry in table:
-            path = os.path.join(tool.BAD, entry["file"])
-            r = self.fails(FAILED, "verify", "--json", path).json
-            self.assertFalse(r[0]["valid"], entry)
-            self.assertTrue(r[0]["problems"], entry)
+        paths = [os.path.join(tool.BAD, entry["file"]) for entry in table]
+        result = self.fails(FAILED, "verify", "--json", *paths).json
+        self.assertEqual([r["file"] for r in result], paths)
+        for entry, r in zip(table, result):
+            self.assertFalse(r["valid"], entry)
+            self.assertTrue(r["problems"], entry)
 
     def test_bad_files_never_run(self):
         table = json.loads(tool.read(os.path.join(tool.BAD, "bad.json")))

@@ -182,11 +182,11 @@ static void each_failed_allocation_leaves_the_old_file(void **state) {
 /* ---- killed for good ---- */
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { N_KILLS = 1 }; /* each place once: forking is slow there */
+enum { N_KILLS = 1, PIECE = 1024 }; /* fewer places, and each once: forking is slow there */
 #else
-enum { N_KILLS = 1000 };
+enum { N_KILLS = 1000, PIECE = 128 };
 #endif
-enum { PIECE = 128 }; /* one call writes so many bytes: the envelope is one call */
+/* One call writes PIECE bytes: the envelope is one call. */
 
 /* Kills the process that grows the file at operation i of its writes and syncs; false: it was
  * through before. */

@@ -13,7 +13,7 @@
 #include "support/family_model.h"
 #include "support/tiny_bits.h"
 
-enum { N = 37, LAYERS = 3, FFN_BYTES = TINY_FFN / 8, MAX_VISITS = 9 };
+enum { N = 21, LAYERS = 3, FFN_BYTES = TINY_FFN / 8, MAX_VISITS = 9 };
 enum { WIDE = 1056, WIDE_BYTES = WIDE / 8 }; /* columns that can be left out 256 at a time */
 
 static uint8_t ffn[MAX_VISITS * WIDE_BYTES];

@@ -84,7 +84,8 @@ static void bits_ignore_threads_and_batches(void **state) {
     for (size_t v = 0; v < sizeof(variants) / sizeof(variants[0]); v++) {
         csn_model *m = model_of(&variants[v]);
         for (int c = CSN_COMPUTE_F32; c <= CSN_COMPUTE_INT8; c++) {
-            int last_kv = v < 4 ? CSN_KV_Q8_0 : CSN_KV_F16; /* the rest says nothing new */
+            /* the rest says nothing new: attention does not know what the matrices compute in */
+            int last_kv = v < 4 && c == CSN_COMPUTE_F32 ? CSN_KV_Q8_0 : CSN_KV_F16;
             for (int kv = CSN_KV_F16; kv <= last_kv; kv++) {
                 csn_session_options o = {.n_threads = 1,
                                          .n_ubatch = 512,
