@@ -181,7 +181,8 @@ void cli_progress_show(cli_progress *p, const char *stage, uint64_t done, uint64
     amount_text(p, done, a, sizeof(a));
     amount_text(p, total, b, sizeof(b));
     double elapsed = (double)(now - p->start_ns) * 1e-9;
-    if (done > p->first && done < total && elapsed > 0.5) {
+    /* What is less than a five-hundredth tells nothing. */
+    if (done < total && elapsed > 0.5 && done > p->first + total / 500) {
         char left[32];
         eta_text(elapsed * (double)(total - done) / (double)(done - p->first), left, sizeof(left));
         snprintf(eta, sizeof(eta), "  ETA %s", left);
