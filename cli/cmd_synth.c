@@ -125,7 +125,7 @@ const cli_command cli_cmd_synth = {
         "The weights are such that every layer keeps the size of what it gets, and the experts "
         "matter to what comes out; a small tokenizer and a chat format are beside them, so that "
         "run and chat work. What the model says is noise, and the same noise for the same seed. "
-        "Memory does not grow with the model. OUT appears whole or not at all.",
+        "Memory does not grow with layers and experts. OUT appears whole or not at all.",
     .examples = "caisson synth --family kimi_linear -o small.waste\n"
                 "caisson synth --family kimi_linear --size kimi-linear --layers 8 -q vq4p -o "
                 "eight.waste\n"

@@ -27,6 +27,9 @@ static caisson_status make_config(csn_synth_job *j) {
     if (j->o->n_layers > 0) {
         c->n_layers = j->o->n_layers;
     }
+    if (c->attn_res_block > c->n_layers) {
+        c->attn_res_block = c->n_layers; /* a block is no longer than the model */
+    }
     if (c->n_kda_heads > 0) {
         CSN_TRY(CSN_ARENA_NEW(&j->arena, c->n_layers, &is_kda, j->err));
         for (uint32_t i = 0; i < c->n_layers; i++) {
