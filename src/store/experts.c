@@ -18,6 +18,14 @@ enum {
 
 /* ---- made and freed ---- */
 
+/* Whether memory up to `end` is touched far enough ahead. While nothing is read the CPU is the
+ * model's: only what the first reads want is touched. */
+static bool is_far_ahead(const csn_experts *e, uint64_t end) {
+    bool is_reading = e->wanted.n > 0 || e->layers[e->map.n_layers].n_in_flight > 0;
+    uint64_t used = is_reading ? e->cache.n_used * e->cache.slot_bytes : 0;
+    return end >= used + POPULATE_AHEAD;
+}
+
 /* Touches the slots before reads do: memory that a virtual machine has to get from its host first
  * costs seconds a gigabyte, while a caller waits. */
 static void *populate(void *arg) {
@@ -28,8 +36,7 @@ static void *populate(void *arg) {
         uint64_t n = total - at < POPULATE_STEP ? total - at : POPULATE_STEP;
         csn_os_populate(e->cache.memory + at, (size_t)n);
         pthread_mutex_lock(&e->mutex);
-        while (at + n >= e->cache.n_used * e->cache.slot_bytes + POPULATE_AHEAD &&
-               e->is_populating && !e->is_stopping) {
+        while (is_far_ahead(e, at + n) && e->is_populating && !e->is_stopping) {
             pthread_cond_wait(&e->work, &e->mutex);
         }
         goes_on = e->is_populating && !e->is_stopping;
