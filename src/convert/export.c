@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensor by tensor: decoded, encoded in the chosen plain type, written under Hugging Face's name.
- * Skills are no part of a checkpoint; one can be put in the backbone's place. */
+ * Skills are no part of a checkpoint; one can be put in the backbone's place.
+ *
+ * An export that fails takes what it wrote with it, and the directory if it made that. One that is
+ * killed leaves MARK, which says into how many files it writes: the next export takes their place
+ * without asking. */
 #include "convert/export.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/size.h"
@@ -13,7 +18,10 @@
 #include "convert/plan.h"
 #include "format/safetensors/writer.h"
 
-enum { MAX_PARTS = 3 };
+#define MARK "caisson.export.part"
+#define INDEX "model.safetensors.index.json"
+
+enum { MAX_PARTS = 3, MAX_MARK = 32 };
 
 typedef struct item {
     csn_str name;              /* in the checkpoint */
@@ -36,12 +44,35 @@ typedef struct job {
     uint32_t n_files;
     uint64_t n_done, n_total;
     csn_buf encoded; /* of one tensor */
+    csn_buf written; /* paths of files, each with its NUL */
+    bool made_dir;
     caisson_error *err;
 } job;
 
 static caisson_status path_of(const job *j, const char *name, csn_buf *ret) {
     *ret = CSN_BUF_INIT(1 << 16);
     return csn_buf_printf(ret, j->err, "%s/%s", j->dir, name);
+}
+
+/* From now on the file goes when the export fails, unless it was there before. */
+static caisson_status note_written(job *j, const csn_buf *path) {
+    return j->fs->ops->exists(j->fs, path->ptr)
+               ? CAISSON_OK
+               : csn_buf_append(&j->written, path->ptr, path->len + 1, j->err);
+}
+
+/* All of it, as far as the system lets us. */
+static void undo(job *j) {
+    caisson_error ignored;
+    for (size_t at = 0; at < j->written.len; at += strlen(j->written.ptr + at) + 1) {
+        const char *path = j->written.ptr + at;
+        if (j->fs->ops->exists(j->fs, path)) {
+            (void)j->fs->ops->remove(j->fs, path, &ignored);
+        }
+    }
+    if (j->made_dir) {
+        (void)j->fs->ops->remove(j->fs, j->dir, &ignored);
+    }
 }
 
 /* ---- what goes where ---- */
@@ -161,11 +192,12 @@ static caisson_status cut(job *j) {
     return CAISSON_OK;
 }
 
-static void file_name(const job *j, uint32_t i, char ret[64]) {
-    if (j->n_files == 1) {
-        snprintf(ret, 64, "model.safetensors");
+enum { FILE_NAME = 64 };
+static void file_name(uint32_t i, uint32_t n, const char *ending, char ret[FILE_NAME]) {
+    if (n == 1) {
+        snprintf(ret, FILE_NAME, "model.safetensors%s", ending);
     } else {
-        snprintf(ret, 64, "model-%05u-of-%05u.safetensors", i + 1, j->n_files);
+        snprintf(ret, FILE_NAME, "model-%05u-of-%05u.safetensors%s", i + 1, n, ending);
     }
 }
 
@@ -230,11 +262,14 @@ static caisson_status write_tensor(job *j, uint32_t i, csn_st_writer *w) {
 
 static caisson_status write_file(job *j, uint32_t i_file) {
     csn_buf path;
-    char name[64];
+    char name[FILE_NAME];
     csn_st_writer *w = NULL;
-    file_name(j, i_file, name);
+    file_name(i_file, j->n_files, "", name);
     uint32_t begin = j->first[i_file], end = j->first[i_file + 1];
     caisson_status status = path_of(j, name, &path);
+    if (status == CAISSON_OK) {
+        status = note_written(j, &path);
+    }
     if (status == CAISSON_OK) {
         status = csn_st_writer_new(j->fs, path.ptr, j->tensors + begin, end - begin, &w, j->err);
     }
@@ -258,6 +293,9 @@ static caisson_status write_file(job *j, uint32_t i_file) {
 static caisson_status write_text(job *j, const char *name, csn_str text) {
     csn_buf path;
     caisson_status status = path_of(j, name, &path);
+    if (status == CAISSON_OK) {
+        status = note_written(j, &path);
+    }
     if (status == CAISSON_OK) {
         status = csn_fs_write_all(j->fs, path.ptr, text, j->err);
     }
@@ -291,7 +329,7 @@ static void put_config(const job *j, csn_jw *w) {
 
 /* Which file has which tensor. */
 static void put_index(const job *j, csn_jw *w) {
-    char name[64];
+    char name[FILE_NAME];
     csn_jw_object(w);
     csn_jw_key(w, CSN_STR("metadata"));
     csn_jw_object(w);
@@ -300,7 +338,7 @@ static void put_index(const job *j, csn_jw *w) {
     csn_jw_key(w, CSN_STR("weight_map"));
     csn_jw_object(w);
     for (uint32_t k = 0; k < j->n_files; k++) {
-        file_name(j, k, name);
+        file_name(k, j->n_files, "", name);
         for (uint32_t i = j->first[k]; i < j->first[k + 1]; i++) {
             csn_jw_key(w, j->items[i].name);
             csn_jw_str(w, csn_str_from(name));
@@ -346,23 +384,72 @@ static caisson_status write_tokenizer(job *j) {
     return status;
 }
 
-/* An index of an earlier export would be read in place of the new file. */
+static caisson_status remove_if_there(const job *j, const char *name) {
+    csn_buf path;
+    caisson_status status = path_of(j, name, &path);
+    if (status == CAISSON_OK && j->fs->ops->exists(j->fs, path.ptr)) {
+        status = j->fs->ops->remove(j->fs, path.ptr, j->err);
+    }
+    csn_buf_free(&path);
+    return status;
+}
+
+/* Into how many files an export wrote that was killed; 0: there was none. */
+static caisson_status read_mark(const job *j, uint32_t *ret) {
+    csn_buf path;
+    csn_buf text = {0};
+    uint64_t n = 0;
+    caisson_status status = path_of(j, MARK, &path);
+    if (status == CAISSON_OK && j->fs->ops->exists(j->fs, path.ptr)) {
+        status = csn_fs_read_all(j->fs, path.ptr, MAX_MARK, &text, j->err);
+    }
+    if (text.len > 0) {
+        n = strtoull(text.ptr, NULL, 10);
+    }
+    csn_buf_free(&text);
+    csn_buf_free(&path);
+    *ret = n <= CAISSON_MAX_TENSORS ? (uint32_t)n : 0;
+    return status;
+}
+
+/* Where config.json is, the model is whole. An index of an earlier export would be read in place of
+ * the new file. */
+static const char *const whole[] = {"config.json", INDEX, "model.safetensors"};
+
 static caisson_status clear_target(job *j) {
-    static const char *const names[] = {"model.safetensors.index.json", "model.safetensors",
-                                        "config.json"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    uint32_t n_begun;
+    CSN_TRY(read_mark(j, &n_begun));
+    for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++) {
         csn_buf path;
-        caisson_status status = path_of(j, names[i], &path);
-        if (status == CAISSON_OK && j->fs->ops->exists(j->fs, path.ptr)) {
-            status = j->o->overwrite
-                         ? j->fs->ops->remove(j->fs, path.ptr, j->err)
-                         : CSN_FAIL(j->err, CAISSON_E_EXISTS, .file = path.ptr,
-                                    .what = "a model is there; say that it may be replaced");
+        caisson_status status = path_of(j, whole[i], &path);
+        if (status == CAISSON_OK && !j->o->overwrite && (i == 0 || n_begun == 0) &&
+            j->fs->ops->exists(j->fs, path.ptr)) {
+            status = CSN_FAIL(j->err, CAISSON_E_EXISTS, .file = path.ptr,
+                              .what = "a model is there; say that it may be replaced");
         }
         csn_buf_free(&path);
         CSN_TRY(status);
     }
+    for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++) {
+        CSN_TRY(remove_if_there(j, whole[i]));
+    }
+    if (n_begun > 0) {
+        CSN_TRY(remove_if_there(j, INDEX ".tmp"));
+    }
+    for (uint32_t i = 0; i < n_begun; i++) {
+        char name[FILE_NAME];
+        file_name(i, n_begun, "", name);
+        CSN_TRY(remove_if_there(j, name));
+        file_name(i, n_begun, ".part", name);
+        CSN_TRY(remove_if_there(j, name));
+    }
     return CAISSON_OK;
+}
+
+static caisson_status write_mark(job *j) {
+    char text[MAX_MARK];
+    snprintf(text, sizeof(text), "%" PRIu32 "\n", j->n_files);
+    return write_text(j, MARK, csn_str_from(text));
 }
 
 static caisson_status write_config(job *j) {
@@ -382,16 +469,19 @@ static caisson_status run(job *j) {
     CSN_TRY(csn_pool_new(j->o->n_threads, &j->pool, j->err));
     CSN_TRY(list_tensors(j));
     CSN_TRY(cut(j));
+    j->made_dir = !j->fs->ops->exists(j->fs, j->dir);
     CSN_TRY(j->fs->ops->make_dir(j->fs, j->dir, j->err));
     CSN_TRY(clear_target(j));
+    CSN_TRY(write_mark(j));
     for (uint32_t i = 0; i < j->n_files; i++) {
         CSN_TRY(write_file(j, i));
     }
     CSN_TRY(write_tokenizer(j));
     if (j->n_files > 1) {
-        CSN_TRY(write_json(j, "model.safetensors.index.json", put_index));
+        CSN_TRY(write_json(j, INDEX, put_index));
     }
-    return write_config(j); /* last: with it the directory is a model */
+    CSN_TRY(write_config(j)); /* last: with it the directory is a model */
+    return remove_if_there(j, MARK);
 }
 
 caisson_status csn_export(csn_store *store, csn_fs *fs, const char *dir,
@@ -402,10 +492,15 @@ caisson_status csn_export(csn_store *store, csn_fs *fs, const char *dir,
              .dir = dir,
              .o = options,
              .encoded = CSN_BUF_INIT(SIZE_MAX / 2),
+             .written = CSN_BUF_INIT(SIZE_MAX / 2),
              .err = err};
     caisson_status status = run(&j);
+    if (status != CAISSON_OK) {
+        undo(&j);
+    }
     csn_pool_free(j.pool);
     csn_buf_free(&j.encoded);
+    csn_buf_free(&j.written);
     csn_arena_done(&j.arena);
     return status;
 }

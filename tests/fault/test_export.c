@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Export under faults: each operation and each allocation fails in turn. After it: an error,
- * nothing left open, no half a file, and no config.json, so that nobody takes the directory for a
- * model. */
+ * nothing left open, and of the export nothing at all. Killed at each operation it leaves no
+ * config.json, so that nobody takes the directory for a model, and what the next export, also one
+ * into fewer files, takes away. */
 #include "../unit/test.h"
+
+#include <sys/wait.h>
 
 #include "base/alloc.h"
 #include "convert/export.h"
@@ -10,23 +13,30 @@
 #include "format/safetensors/safetensors.h"
 #include "support/cmf_golden.h"
 #include "support/memory_fs.h"
+#include "support/temp_dir.h"
 
-static caisson_status run(csn_fs *fs, caisson_error *err) {
+static caisson_status export_to(csn_fs *fs, const char *source, const char *dir,
+                                uint64_t shard_max_bytes, caisson_error *err) {
     csn_cmf *c;
     csn_store *store;
     csn_export_options o = {.dtype = csn_dtype_by_name(CSN_STR("f32")),
-                            .shard_max_bytes = 60000,
-                            .overwrite = true,
+                            .shard_max_bytes = shard_max_bytes,
                             .n_threads = 1};
-    CSN_TRY(csn_cmf_open(fs, "m.cmf", &c, err));
+    CSN_TRY(csn_cmf_open(fs, source, &c, err));
     caisson_status status = csn_store_new(c, &(csn_store_options){.verify = true}, &store, err);
     if (status != CAISSON_OK) {
         csn_cmf_close(c);
         return status;
     }
-    status = csn_export(store, fs, "hf", &o, err);
+    status = csn_export(store, fs, dir, &o, err);
     csn_store_free(store);
     return status;
+}
+
+enum { SHARD = 60000 };
+
+static caisson_status run(csn_fs *fs, caisson_error *err) {
+    return export_to(fs, "m.cmf", "hf", SHARD, err);
 }
 
 static void load(memory_fs *m) {
@@ -62,15 +72,15 @@ static void each_failed_operation_is_told(void **state) {
             assert_true(i > 50);
             break;
         }
-        memory_fs_node *config = memory_fs_find(&m, "hf/config.json");
-        if (config != NULL) { /* all is there: what failed did not matter, or was the last sync */
+        if (status == CAISSON_OK) { /* what failed did not matter */
             assert_whole(&m);
-            memory_fs_drop(config);
-        } else {
-            assert_true(status != CAISSON_OK);
+            memory_fs_done(&m);
+            load(&m);
         }
+        assert_false(m.base.ops->is_dir(&m.base, "hf"));
     }
     assert_whole(&m);
+    assert_null(memory_fs_find(&m, "hf/caisson.export.part"));
     memory_fs_done(&m);
 }
 
@@ -89,7 +99,7 @@ static void each_failed_allocation_is_survived(void **state) {
             break;
         }
         ASSERT_STATUS(status, CAISSON_E_NOMEM);
-        assert_null(memory_fs_find(&m, "hf/config.json"));
+        assert_false(m.base.ops->is_dir(&m.base, "hf"));
     }
     assert_whole(&m);
     memory_fs_done(&m);
@@ -111,11 +121,106 @@ static void a_full_disk_is_told(void **state) {
         }
         ASSERT_STATUS(status, CAISSON_E_IO);
         assert_int_equal(err.sys_errno, ENOSPC);
-        assert_null(memory_fs_find(&m, "hf/config.json"));
-        assert_null(memory_fs_find(&m, "hf/model-00001-of-00004.safetensors.part"));
+        assert_false(m.base.ops->is_dir(&m.base, "hf"));
     }
     assert_whole(&m);
     memory_fs_done(&m);
+}
+
+/* A model that is whole is not touched, nor a directory with something else in it removed. */
+static void what_was_there_stays(void **state) {
+    (void)state;
+    memory_fs m;
+    faulty_fs f;
+    caisson_error err = {0};
+    load(&m);
+    ASSERT_OK(run(&m.base, &err), &err);
+    ASSERT_STATUS(run(&m.base, &err), CAISSON_E_EXISTS);
+    assert_whole(&m);
+    memory_fs_done(&m);
+    load(&m);
+    memory_fs_put(&m, "hf/notes.txt", "mine", 4);
+    memory_fs_put(&m, "hf/tokenizer.json", "mine", 4);
+    for (uint64_t left = 0;; left += 7001) {
+        faulty_fs_init(&f, &m.base);
+        f.disk_left = left;
+        if (run(&f.base, &err) == CAISSON_OK) {
+            break;
+        }
+        assert_non_null(memory_fs_find(&m, "hf/tokenizer.json"));
+    }
+    assert_non_null(memory_fs_find(&m, "hf/notes.txt"));
+    memory_fs_done(&m);
+}
+
+/* ---- on the system's files ---- */
+
+static void count_name(void *ctx, csn_str name) {
+    (void)name;
+    ++*(int *)ctx;
+}
+
+static int n_files_in(const char *dir) {
+    int n = 0;
+    caisson_error err;
+    ASSERT_OK(csn_fs_os()->ops->list(csn_fs_os(), dir, count_name, &n, &err), &err);
+    return n;
+}
+
+static void remove_dir(const char *dir) {
+    char command[1024];
+    snprintf(command, sizeof(command), "rm -rf '%s'", dir);
+    assert_int_equal(system(command), 0);
+}
+
+static void a_full_disk_leaves_no_directory(void **state) {
+    (void)state;
+    faulty_fs f;
+    caisson_error err = {0};
+    const char *dir = temp_path("hf");
+    faulty_fs_init(&f, csn_fs_os());
+    f.disk_left = 150000;
+    ASSERT_STATUS(export_to(&f.base, CMF_GOLDEN "files/tiny-f32.cmf", dir, SHARD, &err),
+                  CAISSON_E_IO);
+    assert_false(csn_fs_os()->ops->exists(csn_fs_os(), dir));
+}
+
+static void a_killed_export_is_taken_over(void **state) {
+    (void)state;
+    const char *source = CMF_GOLDEN "files/tiny-f32.cmf";
+    char dir[512];
+    char config[512];
+    snprintf(dir, sizeof(dir), "%s", temp_path("hf"));
+    snprintf(config, sizeof(config), "%s", temp_path("hf/config.json"));
+    caisson_error err = {0};
+    faulty_fs f;
+    int64_t n_kills = 0;
+    for (int64_t at = 0;; at++) {
+        faulty_fs_init(&f, csn_fs_os());
+        f.kinds = FAULTY_OPEN | FAULTY_WRITE | FAULTY_SYNC | FAULTY_RENAME | FAULTY_REMOVE |
+                  FAULTY_SYNC_DIR;
+        f.fail_at = at;
+        f.kill = true;
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            _exit(export_to(&f.base, source, dir, SHARD, &err) == CAISSON_OK ? 0 : 1);
+        }
+        int how = 0;
+        assert_int_equal(waitpid(pid, &how, 0), pid);
+        if (!WIFSIGNALED(how)) {
+            assert_int_equal(how, 0);
+            break;
+        }
+        n_kills++;
+        if (!csn_fs_os()->ops->exists(csn_fs_os(), config)) {
+            ASSERT_OK(export_to(csn_fs_os(), source, dir, 0, &err), &err);
+            assert_int_equal(n_files_in(dir), 4); /* no shard of the first, no mark */
+        }
+        remove_dir(dir);
+    }
+    assert_true(n_kills > 30);
+    remove_dir(dir);
 }
 
 int main(void) {
@@ -123,6 +228,11 @@ int main(void) {
         cmocka_unit_test(each_failed_operation_is_told),
         cmocka_unit_test(each_failed_allocation_is_survived),
         cmocka_unit_test(a_full_disk_is_told),
+        cmocka_unit_test(what_was_there_stays),
+        cmocka_unit_test_setup_teardown(a_full_disk_leaves_no_directory, temp_dir_make,
+                                        temp_dir_remove),
+        cmocka_unit_test_setup_teardown(a_killed_export_is_taken_over, temp_dir_make,
+                                        temp_dir_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
