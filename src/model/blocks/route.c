@@ -103,14 +103,15 @@ static void keep_groups(const csn_moe *moe, uint32_t top_k, float *w) {
     }
 }
 
-/* The top_k of the largest scores, the lower id first among equals, sorted by id. w is used up. */
+/* The top_k of the largest scores, the lower id first among equals, sorted by id, none twice
+ * whatever the bias is. w is used up. */
 static void choose(const csn_moe *moe, float *w, uint32_t top_k, csn_pick *picks) {
     for (uint32_t k = 0; k < top_k; k++) {
-        uint32_t best = 0;
-        float best_score = score(moe, w, 0);
-        for (uint32_t i = 1; i < moe->n_experts; i++) {
+        uint32_t best = moe->n_experts;
+        float best_score = -INFINITY;
+        for (uint32_t i = 0; i < moe->n_experts; i++) {
             float s = score(moe, w, i);
-            if (s > best_score) {
+            if (w[i] >= 0.0f && (best == moe->n_experts || s > best_score)) {
                 best = i;
                 best_score = s;
             }

@@ -145,6 +145,40 @@ static void equal_groups_and_experts_go_by_the_lower_number(void **state) {
     done(&f);
 }
 
+/* F16: a bias that pins an expert, or is no number, moves choices and nothing else: each token gets
+ * top_k experts, none twice, with weights that know no bias. */
+static void no_bias_chooses_an_expert_twice(void **state) {
+    (void)state;
+    const float no = -INFINITY;
+    const float biases[][N] = {
+        {0, 0, 0, 1e30f, 0, 0, 0, 0},
+        {no, no, no, no, no, no, no, no},
+        {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN},
+        {0, NAN, 0, 0, NAN, INFINITY, 0, no},
+        {NAN, no, no, no, no, no, no, no},
+    };
+    for (size_t i = 0; i < sizeof(biases) / sizeof(biases[0]); i++) {
+        for (uint32_t n_group = 1; n_group <= 4; n_group *= 2) {
+            struct fixture f;
+            init(&f);
+            f.moe.is_sigmoid = true;
+            f.moe.bias = biases[i];
+            f.moe.n_group = n_group;
+            f.moe.topk_group = n_group / 2 + 1;
+            route(&f, NULL, logits);
+            bool has_pinned = false;
+            for (uint32_t k = 0; k < f.moe.top_k; k++) {
+                uint32_t id = f.picks[k].i_expert;
+                assert_true(id < N && (k == 0 || id > f.picks[k - 1].i_expert));
+                expect(&f, k, id, sigmoid((double)logits[id]));
+                has_pinned |= id == 3;
+            }
+            assert_true(i > 0 || has_pinned);
+            done(&f);
+        }
+    }
+}
+
 static void masked_experts_are_not_chosen(void **state) {
     (void)state;
     static const uint8_t bits[1] = {1u << 0 | 1u << 5};
@@ -230,6 +264,7 @@ int main(void) {
         cmocka_unit_test(bias_chooses_but_does_not_weigh),
         cmocka_unit_test(groups_are_chosen_by_their_two_best),
         cmocka_unit_test(equal_groups_and_experts_go_by_the_lower_number),
+        cmocka_unit_test(no_bias_chooses_an_expert_twice),
         cmocka_unit_test(masked_experts_are_not_chosen),
         cmocka_unit_test(groups_under_a_mask_are_those_of_the_naive_form),
     };
