@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/number.h"
 #include "quant/q4tp.h"
 #include "quant/quant_internal.h"
 
@@ -160,29 +161,27 @@ bool csn_numbers_find_any(const csn_matrix *m, const uint8_t *bytes, uint64_t be
 
 /* ---- the fault ---- */
 
+static float value_of(csn_number_kind kind, const uint8_t *p) {
+    return kind == CSN_NUMBER_F32    ? csn_f32_from_bits(csn_load32(p))
+           : kind == CSN_NUMBER_BF16 ? csn_bfloat_to_f32(csn_load16(p))
+                                     : csn_half_to_f32(csn_load16(p));
+}
+
 static void put_value(csn_number_kind kind, const uint8_t *p, char *buf, size_t n) {
-    switch (kind) {
-    case CSN_NUMBER_F16:
-        (void)snprintf(buf, n, "%g", (double)csn_half_to_f32(csn_load16(p)));
-        break;
-    case CSN_NUMBER_BF16:
-        (void)snprintf(buf, n, "%g", (double)csn_bfloat_to_f32(csn_load16(p)));
-        break;
-    case CSN_NUMBER_F32:
-        (void)snprintf(buf, n, "%g", (double)csn_f32_from_bits(csn_load32(p)));
-        break;
-    case CSN_NUMBER_Q4TP:
-    case CSN_NUMBER_Q2TP:
-        (void)snprintf(buf, n, "2^%g in steps of 2^%g", (double)csn_half_to_f32(csn_load16(p)),
-                       (double)csn_half_to_f32(csn_load16(p + 2)));
-        break;
+    char text[CSN_NUMBER_TEXT];
+    char step[CSN_NUMBER_TEXT];
+    (void)csn_number_text((double)value_of(kind, p), true, text);
+    (void)snprintf(buf, n, "%s", text);
+    if (fields[kind].exponent == 0) {
+        (void)csn_number_text((double)csn_half_to_f32(csn_load16(p + 2)), true, step);
+        (void)snprintf(buf, n, "2^%s in steps of 2^%s", text, step);
     }
 }
 
 caisson_status csn_numbers_fail(const csn_numbers *s, uint64_t at, const uint8_t *number,
                                 uint64_t file_offset, caisson_error *err) {
-    char value[64];
-    char text[96];
+    char value[2 * CSN_NUMBER_TEXT + 24];
+    char text[160];
     put_value(s->kind, number, value, sizeof(value));
     (void)snprintf(text, sizeof(text), "%s", value);
     if (s->of_row != 0) {

@@ -180,7 +180,7 @@ static void the_fault_tells_value_row_and_place(void **state) {
     assert_string_equal(err.got, "-inf");
     s = (csn_numbers){CSN_NUMBER_Q4TP, false, 8, 12, 4, 1};
     ASSERT_STATUS(csn_numbers_fail(&s, 12, ladder, 7, &err), CAISSON_E_PARSE);
-    assert_string_equal(err.got, "2^128 in steps of 2^2 in row 1");
+    assert_string_equal(err.got, "2^128.0 in steps of 2^2.0 in row 1");
     assert_int_equal(err.n_bytes, 4);
 }
 
