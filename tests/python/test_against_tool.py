@@ -273,6 +273,28 @@ class Numbers(support.Case):
             self.assertIn(entry.name.encode(), err)
 
 
+@unittest.skipUnless(os.access(TOOL, os.X_OK), "the tool is not built")
+class Trust(support.Case):
+    def test_another_template_than_the_one_that_was_signed(self):
+        """F16: the header and its hashes are made right again; the signature is not."""
+        path = self.write("m.cmf", support.read(support.TINY))
+        key = tool("keygen", self.scratch("key")).decode().split()[-1]
+        tool("sign", path, "--key", self.scratch("key"))
+        blob, file = bytearray(support.read(path)), File(path)
+        section = file.envelope.sections["header"]
+        head = bytes(blob[section.offset : section.end])
+        self.assertEqual(head.count(b"<|im_start|>assistant"), 1)
+        blob[section.offset : section.end] = head.replace(b"<|im_start|>assistant",
+                                                          b"<|im_start|>system   ")
+        path = self.write("m.cmf", bytes(mutate.Mutator(path, SEED).rehash(blob)))
+        theirs = json.loads(tool("verify", "--json", path, fails=None))[0]
+        self.assertEqual([p["code"] for p in theirs["problems"]], ["Signature"])
+        self.assertEqual([p.code for p in verify(path).problems], ["Signature"])
+        tool("run", path, "a", "-n", "1")
+        err = tool("run", path, "a", "-n", "1", "--require-signature", key, fails=True)
+        self.assertIn(b"not the one that was signed", err)
+
+
 WITH_MASKS = [name for name in SOUND if name[:-4] in ("tiny-masks", "tiny-index", "tiny-moe",
                                                       "tiny-loop", "odd-section-order")]
 
