@@ -24,6 +24,7 @@ static int print_json(const cli_args *args, const caisson_memory_plan *p) {
     csn_jw_put_u64(&w, "min_trunk_bytes", p->min_trunk_bytes);
     csn_jw_put_u64(&w, "floor_bytes", p->floor_bytes);
     csn_jw_put_u64(&w, "resident_bytes", p->resident_bytes);
+    csn_jw_put_u64(&w, "table_bytes", p->table_bytes);
     csn_jw_put_u64(&w, "limit_bytes", p->limit_bytes);
     csn_jw_put_str(&w, "limit_by", csn_str_from(p->limit_by));
     csn_jw_put_u64(&w, "budget_bytes", p->budget_bytes);
@@ -73,6 +74,9 @@ static void print_text(const caisson_memory_plan *p) {
     print_bytes("experts", p->min_cache_bytes, "at least");
     print_bytes("floor", p->floor_bytes, "the smallest --budget");
     print_bytes("resident", p->resident_bytes, "with this --budget nothing is read twice");
+    if (p->table_bytes > 0) {
+        print_bytes("embedding", p->table_bytes, "read row by row; of a .cmf only with --budget");
+    }
     print_bytes("limit", p->limit_bytes, p->limit_by);
     print_bytes("budget", p->budget_bytes, "");
     if (has_trunk) {
@@ -165,7 +169,8 @@ const cli_command cli_cmd_plan = {
         "JSON: {\"ctx\":N, \"weights_bytes\":N, \"skill_bytes\":N, \"kv_bytes\":N, "
         "\"buffer_bytes\":N, "
         "\"min_cache_bytes\":N, \"min_trunk_bytes\":N, \"floor_bytes\":N (the sum of these six), "
-        "\"resident_bytes\":N, "
+        "\"resident_bytes\":N, \"table_bytes\":N (an embedding that is read row by row; a run of "
+        "a .cmf without --budget keeps it in memory besides), "
         "\"limit_bytes\":N, \"limit_by\":S, \"budget_bytes\":N, \"cache_bytes\":N, "
         "\"trunk_bytes\":N, \"mask_bytes\":N, \"bytes_per_token\":N, \"read_bytes_per_token\":N, "
         "\"read_trunk_bytes_per_token\":N, \"disk_bytes_per_s\":N (0: not "

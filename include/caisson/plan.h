@@ -29,16 +29,19 @@ typedef struct caisson_memory_plan {
      * largest neighbours among layers and head, when these are streamed (else 0). floor_bytes is
      * their sum. */
     uint64_t weights_bytes, skill_bytes, kv_bytes, buffer_bytes, min_cache_bytes, min_trunk_bytes;
-    uint64_t floor_bytes;     /* the smallest budget; depends on model, n_ctx and KV types alone */
-    uint64_t resident_bytes;  /* a budget with which nothing is read twice */
-    uint64_t limit_bytes;     /* of this process: machine, control groups, own limits */
-    const char *limit_by;     /* which of them; static */
-    uint64_t budget_bytes;    /* as asked for, or chosen: at most 3/4 of the limit, or the floor */
-    uint64_t cache_bytes;     /* of it for routed experts */
-    uint64_t trunk_bytes;     /* of it for layers and head, when these are streamed */
-    uint64_t mask_bytes;      /* of it for copies of what a task mask leaves of the weights, which a
-                                 session makes where they fit, for speed */
-    uint64_t bytes_per_token; /* of routed experts that one token uses */
+    uint64_t floor_bytes;    /* the smallest budget; depends on model, n_ctx and KV types alone */
+    uint64_t resident_bytes; /* a budget with which nothing is read twice */
+    uint64_t table_bytes;    /* of an embedding that is read row by row, and therefore not among the
+                                above; a .cmf that runs without a budget and without stream_trunk
+                                keeps them in memory as well. 0: it is among the weights */
+    uint64_t limit_bytes;    /* of this process: machine, control groups, own limits */
+    const char *limit_by;    /* which of them; static */
+    uint64_t budget_bytes;   /* as asked for, or chosen: at most 3/4 of the limit, or the floor */
+    uint64_t cache_bytes;    /* of it for routed experts */
+    uint64_t trunk_bytes;    /* of it for layers and head, when these are streamed */
+    uint64_t mask_bytes;     /* of it for copies of what a task mask leaves of the weights, which a
+                                session makes where they fit, for speed */
+    uint64_t bytes_per_token;      /* of routed experts that one token uses */
     uint64_t read_bytes_per_token; /* of those not in the cache, when all are used alike; models
                                       prefer some, so that less is read */
     uint64_t read_trunk_bytes_per_token; /* of layers that do not stay in memory */

@@ -31,6 +31,17 @@ static uint64_t sum_weights(const csn_store *store) {
     return sum; /* of parts of files: it fits */
 }
 
+/* What is read row by row and stays in memory where nothing is. */
+static uint64_t sum_tables(const csn_store *store) {
+    const csn_directory *dir = csn_store_dir(store);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < dir->n; i++) {
+        const csn_tensor *t = &dir->tensors[i];
+        sum += csn_store_has_rows(store, t) ? bytes_of(store, t) : 0;
+    }
+    return sum;
+}
+
 /* What skills add: their tensors, and of a blend the sums of all tensors that it may replace. */
 static caisson_status count_skills(const csn_store *store, const csn_memplan_skills *skills,
                                    uint64_t *ret, caisson_error *err) {
@@ -139,6 +150,7 @@ static caisson_status add_up(csn_memplan *p, caisson_error *err) {
 static caisson_status measure(const csn_plan *plan, const csn_store *store, csn_kv_type type_k,
                               csn_kv_type type_v, csn_memplan *p, caisson_error *err) {
     p->weights_bytes = sum_weights(store);
+    p->table_bytes = sum_tables(store);
     CSN_TRY(csn_kv_nbytes(plan, p->n_ctx, type_k, type_v, &p->kv_bytes, err));
     for (uint32_t i = 0; i < CSN_MEMPLAN_CUTS; i++) {
         p->buffer_bytes[i] = count_buffers(plan, p->n_ctx, CSN_MEMPLAN_MIN_UBATCH << i);

@@ -25,8 +25,9 @@ typedef struct csn_memplan {
     uint64_t min_cache_bytes, all_cache_bytes; /* of experts; 0: none are streamed */
     uint64_t min_trunk_bytes, all_trunk_bytes; /* of layers; 0: they are among the weights */
     uint64_t floor_bytes, resident_bytes;      /* the least; from here on nothing is read again */
-    uint64_t mask_bytes; /* copies of what a task mask leaves (model/packed.h), of the largest in
-                            the file; without them it runs too, slower */
+    uint64_t table_bytes; /* of an embedding that is read row by row; 0: it is among the weights */
+    uint64_t mask_bytes;  /* copies of what a task mask leaves (model/packed.h), of the largest in
+                             the file; without them it runs too, slower */
     uint64_t bytes_per_token; /* of streamed experts that one token uses */
 } csn_memplan;
 

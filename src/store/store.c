@@ -337,8 +337,20 @@ caisson_status csn_store_matrix(csn_store *s, csn_str name, csn_matrix *ret, cai
     return status;
 }
 
+/* The embedding, where layers and head do not multiply with it. */
+static bool is_table(const csn_store *s, const csn_tensor *t) {
+    return csn_str_is(t->name, "model.embed_tokens.weight") &&
+           (s->trunk != NULL || csn_directory_find(s->dir, CSN_STR("lm_head.weight")) != NULL);
+}
+
+bool csn_store_has_rows(const csn_store *s, const csn_tensor *t) {
+    csn_row_part parts[CSN_ROW_PARTS];
+    return s->reads_rows && t->shape.n_dims == 2 && is_table(s, t) &&
+           csn_row_parts(t->dtype, t->shape.dim[1], parts) > 0;
+}
+
 uint64_t csn_store_unpacked_bytes(const csn_store *s, const csn_tensor *t) {
-    if (t->dtype->unpack == NULL || csn_store_is_streamed(s, t)) {
+    if (t->dtype->unpack == NULL || is_table(s, t) || csn_store_is_streamed(s, t)) {
         return 0;
     }
     const csn_matrix m = csn_matrix_make(t->dtype, &t->shape, NULL, t->nbytes);
@@ -383,13 +395,6 @@ caisson_status csn_store_weight(csn_store *s, csn_str name, csn_matrix *ret, cai
     }
     *ret = csn_matrix_make(t->dtype, &t->shape, bytes, t->nbytes);
     return CAISSON_OK;
-}
-
-bool csn_store_has_rows(const csn_store *s, const csn_tensor *t) {
-    csn_row_part parts[CSN_ROW_PARTS];
-    return s->reads_rows && csn_str_is(t->name, "model.embed_tokens.weight") &&
-           t->shape.n_dims == 2 && csn_row_parts(t->dtype, t->shape.dim[1], parts) > 0 &&
-           (s->trunk != NULL || csn_directory_find(s->dir, CSN_STR("lm_head.weight")) != NULL);
 }
 
 static caisson_status check_in_file(const csn_store *s, const csn_tensor *t, caisson_error *err) {

@@ -250,6 +250,45 @@ static void a_dense_model_needs_all_of_it(void **state) {
     csn_store_free(store);
 }
 
+/* An untied embedding of a type that is unpacked: with a budget it is read row by row and counted
+ * apart, without one it is in memory, whole and as it is, for no kernel multiplies with it. */
+static void an_embedding_has_no_scales(void **state) {
+    (void)state;
+    for (int has_budget = 0; has_budget < 2; has_budget++) {
+        caisson_error err;
+        csn_cmf *cmf;
+        csn_store *store;
+        csn_arena arena = {0};
+        csn_plan plan;
+        tiny_write(&(tiny_options){.untied = true, .dtype = "q4tp"}, temp_path("untied.cmf"));
+        ASSERT_OK(csn_cmf_open(csn_fs_os(), temp_path("untied.cmf"), &cmf, &err), &err);
+        const csn_store_options o = {.reads_rows = has_budget != 0};
+        ASSERT_OK(csn_store_new(cmf, &o, &store, &err), &err);
+        csn_memplan p = plan_of(store, 64, CSN_KV_F16);
+        const csn_directory *dir = csn_store_dir(store);
+        uint64_t weights = 0;
+        uint64_t table = 0;
+        for (uint32_t i = 0; i < dir->n; i++) {
+            const csn_tensor *t = &dir->tensors[i];
+            bool is_embed = csn_str_is(t->name, "model.embed_tokens.weight");
+            bool is_q4tp = csn_str_is(csn_str_from(t->dtype->name), "q4tp");
+            uint64_t scales = t->shape.dim[0] * ((t->shape.dim[1] / 32 + 1) / 2 * 2) * 4;
+            assert_int_equal(csn_store_unpacked_bytes(store, t), is_q4tp && !is_embed ? scales : 0);
+            weights += csn_alloc_aligned_nbytes(t->nbytes);
+            weights += is_q4tp && !is_embed ? csn_alloc_aligned_nbytes(scales) : 0;
+            table += is_embed ? csn_alloc_aligned_nbytes(t->nbytes) : 0;
+        }
+        assert_true(table > 0);
+        assert_int_equal(p.weights_bytes, has_budget ? weights - table : weights);
+        assert_int_equal(p.table_bytes, has_budget ? table : 0);
+        ASSERT_OK(csn_plan_make(store, NULL, 0, &arena, &plan, &err), &err);
+        assert_true((plan.embed.m.data == NULL) == (has_budget != 0));
+        assert_null(plan.embed.m.unpacked);
+        csn_arena_done(&arena);
+        csn_store_free(store);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_read_for_a_plan),
@@ -261,6 +300,7 @@ int main(void) {
         cmocka_unit_test(skills_are_counted),
         cmocka_unit_test(copies_for_a_mask_are_counted),
         cmocka_unit_test(a_dense_model_needs_all_of_it),
+        cmocka_unit_test(an_embedding_has_no_scales),
     };
     return cmocka_run_group_tests_name("engine memplan", tests, temp_dir_make, temp_dir_remove);
 }
