@@ -32,13 +32,7 @@ static const char *coding_choice(unsigned i) {
 }
 
 static const cli_option options[] = {
-    {.name = "quant",
-     .short_name = "q",
-     .kind = CLI_CHOICE,
-     .value = "TYPE",
-     .choices = cli_quant_choice,
-     .help = "Type of the weight matrices",
-     .by_default = "q8_row"},
+    CLI_QUANT_OPTION("q8_row"),
     {.name = "calibrate",
      .kind = CLI_PATH,
      .value = "TEXT",

@@ -20,9 +20,8 @@ static int run(const cli_args *args) {
     if (kind != CAISSON_KIND_CMF) {
         return cli_usage_error(args->command, "IN.cmf is no .cmf file: caisson convert makes one");
     }
-    if (!cli_has(args, "quant") && !cli_has(args, "tensor")) {
-        return cli_usage_error(args->command, "say which types: --quant TYPE or --tensor "
-                                              "PATTERN=TYPE");
+    if (!cli_says_types(args)) {
+        return CLI_USAGE;
     }
     int rc = cli_read_option_text(args, "calibrate", &calibrate, &job.calibrate);
     if (rc == CLI_OK) {
@@ -37,13 +36,7 @@ static int run(const cli_args *args) {
 }
 
 static const cli_option options[] = {
-    {.name = "quant",
-     .short_name = "q",
-     .kind = CLI_CHOICE,
-     .value = "TYPE",
-     .choices = cli_quant_choice,
-     .help = "Type of the weight matrices",
-     .by_default = "that of IN.cmf"},
+    CLI_QUANT_OPTION("that of IN.cmf"),
     {.name = "calibrate",
      .kind = CLI_PATH,
      .value = "TEXT",

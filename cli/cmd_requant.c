@@ -4,21 +4,14 @@
 #include "conversion.h"
 
 static int run(const cli_args *args) {
-    if (!cli_has(args, "quant") && !cli_has(args, "tensor")) {
-        return cli_usage_error(args->command, "say which types: --quant TYPE or --tensor "
-                                              "PATTERN=TYPE");
+    if (!cli_says_types(args)) {
+        return CLI_USAGE;
     }
     return cli_conversion_run(args, &(cli_convert_job){.summary = stdout, .in_place = true});
 }
 
 static const cli_option options[] = {
-    {.name = "quant",
-     .short_name = "q",
-     .kind = CLI_CHOICE,
-     .value = "TYPE",
-     .choices = cli_quant_choice,
-     .help = "Type of the weight matrices",
-     .by_default = "as it is"},
+    CLI_QUANT_OPTION("as it is"),
     {0},
 };
 

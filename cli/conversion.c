@@ -417,6 +417,15 @@ static int check_wants(const cli_args *args, const caisson_tensor_rule *rules, s
     return CLI_OK;
 }
 
+bool cli_says_types(const cli_args *args) {
+    bool says = cli_has(args, "quant") || cli_has(args, "tensor");
+    if (!says) {
+        (void)cli_usage_error(args->command,
+                              "say which types: --quant TYPE or --tensor PATTERN=TYPE");
+    }
+    return says;
+}
+
 int cli_read_option_text(const cli_args *args, const char *option, char **ret,
                          cli_text_file *ret_view) {
     if (!cli_has(args, option)) {

@@ -9,6 +9,17 @@ extern const cli_option cli_target_options[];     /* --output --force */
 extern const cli_option cli_conversion_options[]; /* --tensor --bits --bits-over --outliers
                                                       --encoder --threads */
 
+/* The row of --quant, which each command has with another default. */
+#define CLI_QUANT_OPTION(default_)                                                                 \
+    {                                                                                              \
+        .name = "quant", .short_name = "q", .kind = CLI_CHOICE, .value = "TYPE",                   \
+        .choices = cli_quant_choice, .help = "Type of the weight matrices",                        \
+        .by_default = (default_)                                                                   \
+    }
+
+/* Whether --quant or --tensor is given; if not, that is a usage error, which is told. */
+bool cli_says_types(const cli_args *args);
+
 typedef struct cli_text_file { /* a text that was read; ptr NULL = none */
     const char *ptr;
     size_t n;
