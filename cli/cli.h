@@ -113,6 +113,16 @@ extern const cli_option cli_sampling_options[];  /* --temp ... --seed */
 /* Of a command that runs a model. */
 #define CLI_MODEL_GROUPS                                                                           \
     cli_thread_options, cli_model_options, cli_kv_options, cli_file_options, cli_text_options
+/* Rows that commands have with another text: where the target goes and --force, and --ctx. */
+#define CLI_TARGET_OPTIONS(value_, help_)                                                          \
+    {.name = "output", .short_name = "o", .kind = CLI_PATH, .value = (value_), .help = (help_)}, { \
+        .name = "force", .short_name = "f", .kind = CLI_FLAG, .help = "Replace an existing target" \
+    }
+#define CLI_CTX_OPTION(default_)                                                                   \
+    {                                                                                              \
+        .name = "ctx", .short_name = "c", .kind = CLI_INT, .value = "N", .min = 1,                 \
+        .max = 16777216, .help = "Tokens that fit into the context", .by_default = (default_)      \
+    }
 const char *cli_quant_choice(unsigned i); /* the types that convert writes */
 
 #endif

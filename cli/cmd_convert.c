@@ -57,12 +57,7 @@ static const cli_option options[] = {
 };
 
 static const cli_option target_options[] = {
-    {.name = "output",
-     .short_name = "o",
-     .kind = CLI_PATH,
-     .value = "OUT.cmf",
-     .help = "The file to write, or OUT.waste for a WARP directory (needed)"},
-    {.name = "force", .short_name = "f", .kind = CLI_FLAG, .help = "Replace an existing target"},
+    CLI_TARGET_OPTIONS("OUT.cmf", "The file to write, or OUT.waste for a WARP directory (needed)"),
     {0},
 };
 

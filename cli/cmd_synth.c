@@ -105,12 +105,7 @@ static const cli_option options[] = {
 };
 
 static const cli_option target_options[] = {
-    {.name = "output",
-     .short_name = "o",
-     .kind = CLI_PATH,
-     .value = "OUT",
-     .help = "OUT.waste, a WARP directory, or OUT.cmf (needed)"},
-    {.name = "force", .short_name = "f", .kind = CLI_FLAG, .help = "Replace an existing target"},
+    CLI_TARGET_OPTIONS("OUT", "OUT.waste, a WARP directory, or OUT.cmf (needed)"),
     {0},
 };
 

@@ -90,14 +90,7 @@ const cli_option cli_kv_options[] = {
 };
 
 const cli_option cli_model_options[] = {
-    {.name = "ctx",
-     .short_name = "c",
-     .kind = CLI_INT,
-     .value = "N",
-     .min = 1,
-     .max = 16777216,
-     .help = "Tokens that fit into the context",
-     .by_default = "what the command needs, or 4096"},
+    CLI_CTX_OPTION("what the command needs, or 4096"),
     {.name = "ubatch-size",
      .short_name = "ub",
      .kind = CLI_INT,

@@ -496,12 +496,7 @@ static const char *bits_over_choice(unsigned i) {
 }
 
 const cli_option cli_target_options[] = {
-    {.name = "output",
-     .short_name = "o",
-     .kind = CLI_PATH,
-     .value = "OUT.cmf",
-     .help = "The file to write (needed)"},
-    {.name = "force", .short_name = "f", .kind = CLI_FLAG, .help = "Replace an existing OUT.cmf"},
+    CLI_TARGET_OPTIONS("OUT.cmf", "The file to write (needed)"),
     {0},
 };
 

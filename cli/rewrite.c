@@ -9,12 +9,7 @@
 #include "term.h"
 
 const cli_option cli_rewrite_options[] = {
-    {.name = "output",
-     .short_name = "o",
-     .kind = CLI_PATH,
-     .value = "OUT",
-     .help = "Where the model goes"},
-    {.name = "force", .short_name = "f", .kind = CLI_FLAG, .help = "Replace an existing target"},
+    CLI_TARGET_OPTIONS("OUT", "Where the model goes"),
     {0},
 };
 
