@@ -50,6 +50,16 @@ static uint64_t q1s_check_from(const csn_shape *shape, uint64_t nbytes) {
     return tiles_bytes(shape, &tiles, &e) == CAISSON_OK && tiles < nbytes ? tiles : nbytes;
 }
 
+static uint64_t count(const csn_matrix *m) {
+    return (m->nbytes - m->rows * m->cols / CSN_GROUP * CSN_Q1_TILE - 4) / CSN_Q1S_OUTLIER;
+}
+
+csn_q1s_deltas csn_q1s_unpacked(const csn_matrix *m) {
+    const uint32_t *first = m->unpacked;
+    const float *delta = (const float *)(first + m->rows + 1);
+    return (csn_q1s_deltas){first, delta, (const uint16_t *)(delta + count(m) + CSN_Q1S_BEHIND)};
+}
+
 /* The first entry of n whose index is i or more. */
 static uint64_t find(const uint8_t *entries, uint64_t n, uint64_t i) {
     uint64_t first = 0;
@@ -68,7 +78,13 @@ static uint64_t find(const uint8_t *entries, uint64_t n, uint64_t i) {
 csn_outliers csn_q1s_outliers(const csn_matrix *m, uint64_t i0, uint64_t i1) {
     uint64_t tiles = m->rows * m->cols / CSN_GROUP * CSN_Q1_TILE;
     const uint8_t *entries = m->data + tiles + 4;
-    uint64_t n = (m->nbytes - tiles - 4) / CSN_Q1S_OUTLIER;
+    uint64_t n = count(m);
+    if (m->unpacked != NULL) { /* rows are known */
+        const uint32_t *row = csn_q1s_unpacked(m).first;
+        const uint32_t k = row[i0 / m->cols];
+        n = row[(i1 + m->cols - 1) / m->cols] - k;
+        entries += k * (uint64_t)CSN_Q1S_OUTLIER;
+    }
     uint64_t first = find(entries, n, i0);
     entries += first * CSN_Q1S_OUTLIER;
     return (csn_outliers){entries, find(entries, n - first, i1)};
@@ -82,10 +98,6 @@ static void q1s_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out)
     }
 }
 
-static uint64_t count(const csn_matrix *m) {
-    return (m->nbytes - m->rows * m->cols / CSN_GROUP * CSN_Q1_TILE - 4) / CSN_Q1S_OUTLIER;
-}
-
 /* As many bytes for an outlier as in the payload, and less than a tile for a row: it fits. */
 static uint64_t q1s_unpacked_nbytes(const csn_matrix *m) {
     const uint64_t n = count(m);
@@ -93,12 +105,6 @@ static uint64_t q1s_unpacked_nbytes(const csn_matrix *m) {
                ? 0
                : (m->rows + 1) * sizeof(uint32_t) +
                      (n + CSN_Q1S_BEHIND) * (sizeof(float) + sizeof(uint16_t));
-}
-
-csn_q1s_deltas csn_q1s_unpacked(const csn_matrix *m) {
-    const uint32_t *first = m->unpacked;
-    const float *delta = (const float *)(first + m->rows + 1);
-    return (csn_q1s_deltas){first, delta, (const uint16_t *)(delta + count(m) + CSN_Q1S_BEHIND)};
 }
 
 static void q1s_unpack(const csn_matrix *m, void *out) {

@@ -350,8 +350,11 @@ static void sweep(const struct kernel *k) {
     static const uint64_t rows[] = {1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 33};
     const csn_dtype *d = csn_dtype_by_name((csn_str){k->dtype, strlen(k->dtype)});
     bool whole_groups = k->matmul_i8 != NULL && d != NULL && d->group > 1;
-    whole_groups =
-        whole_groups || strcmp(k->dtype, "q4_tiled") == 0 || (d != NULL && d->nbytes == NULL);
+    uint64_t nbytes;
+    caisson_error err;
+    whole_groups = whole_groups ||
+                   (d != NULL && (d->nbytes == NULL || d->nbytes(&(csn_shape){2, {1, 33}}, &nbytes,
+                                                                 &err) != CAISSON_OK));
     uint64_t n_sizes = 2 * 32 + 1 + sizeof(large) / sizeof(large[0]);
     for (uint64_t i = 0; i < n_sizes; i++) {
         uint64_t cols = i < 65 ? i + 1 : large[i - 65];

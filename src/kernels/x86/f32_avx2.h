@@ -124,6 +124,12 @@ CSN_INLINE void matmul(decode_fn decode, const csn_matrix *w, const float *x, ui
 
 /* ---- what decoders share ---- */
 
+CSN_INLINE const void *decode_any(const csn_matrix *w, uint64_t r, uint64_t c, uint64_t m,
+                                  float *buf) {
+    w->dtype->decode(w, r * w->cols + c, m, buf);
+    return buf;
+}
+
 CSN_INLINE __m256 eight_codes(const int8_t *q) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)q)));
 }

@@ -3,12 +3,6 @@
 #include "kernels/x86/f32_avx2.h"
 #include "kernels/x86/vbit_avx2.h"
 
-CSN_INLINE const void *decode_any(const csn_matrix *w, uint64_t r, uint64_t c, uint64_t m,
-                                  float *buf) {
-    w->dtype->decode(w, r * w->cols + c, m, buf);
-    return buf;
-}
-
 CSN_INLINE const void *decode_f32(const csn_matrix *w, uint64_t r, uint64_t c, uint64_t m,
                                   float *buf) {
     (void)m;
