@@ -190,7 +190,7 @@ static void print_summary(const job *j, FILE *out, const char *target, double se
         fputc('\n', out);
     }
     if (shown == 0) {
-        fputs("every tensor has the values of the source, bit for bit\n", out);
+        fputs("no value was rounded: each type holds what the source gave\n", out);
     } else if (j->n > shown) {
         fprintf(out, "  ... and %zu more (--json lists all)\n", j->n - shown);
     }
