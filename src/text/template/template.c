@@ -42,8 +42,11 @@ caisson_status csn_tr_charge(trun *r, uint64_t n) {
     return CAISSON_OK;
 }
 
+/* A search goes through some 64 bytes in the time of a step. */
+enum { BYTES_OF_STEP = 64 };
+
 caisson_status csn_tr_charge_bytes(trun *r, size_t n) {
-    return n < 256 ? CAISSON_OK : csn_tr_charge(r, n / 256);
+    return n < BYTES_OF_STEP ? CAISSON_OK : csn_tr_charge(r, n / BYTES_OF_STEP);
 }
 
 caisson_status csn_tr_enter(trun *r) {

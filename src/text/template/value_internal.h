@@ -223,7 +223,7 @@ static inline caisson_status csn_tr_failed(caisson_status status) {
 caisson_status csn_tr_limit(trun *r, const char *what, uint64_t limit, uint64_t got);
 /* Counts n steps of work. */
 caisson_status csn_tr_charge(trun *r, uint64_t n);
-/* Work over n bytes: a step each 256. */
+/* Work over n bytes: a step each 64. */
 caisson_status csn_tr_charge_bytes(trun *r, size_t n);
 /* Brackets around each function that recurses over values or nodes. */
 caisson_status csn_tr_enter(trun *r);
