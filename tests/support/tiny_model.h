@@ -242,8 +242,8 @@ static inline void tiny_write(const tiny_options *o, const char *path) {
         if (o->edit != NULL) {
             o->edit(t->name, x, t->shape.dim[0], t->shape.n_dims == 2 ? t->shape.dim[1] : 1);
         }
-        tiny_check(t->dtype->encode(x, &t->shape, &(csn_encode_options){0}, NULL, &packed, &err),
-                   &err);
+        csn_encode_options cheap = {.encoder = CSN_ENCODER_REFERENCE};
+        tiny_check(t->dtype->encode(x, &t->shape, &cheap, NULL, &packed, &err), &err);
         if (i >= n_done) {
             tiny_check(csn_cmf_writer_tensor(writer, packed.ptr, packed.len, &err), &err);
         }
