@@ -235,7 +235,8 @@ void csn_pool_run(csn_pool *p, csn_pool_fn fn, void *ctx) {
         return;
     }
     pthread_mutex_lock(&p->mutex);
-    atomic_store(&p->caller_parked, true);
+    /* An exchange: where qemu runs ARM's code on a PC, a store may wait until after the load. */
+    (void)atomic_exchange(&p->caller_parked, true);
     while (atomic_load(&p->n_busy) != 0) {
         pthread_cond_wait(&p->done, &p->mutex);
     }
