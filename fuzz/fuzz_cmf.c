@@ -91,11 +91,17 @@ static csn_buf arch_text(const csn_cmf *c) {
     return b;
 }
 
+/* Numbers that are not finite were there before and stay. */
+static void require_number(void *ctx, const caisson_error *fault) {
+    (void)ctx;
+    require(fault->code == CAISSON_E_PARSE);
+}
+
 static void compare(csn_cmf *a, csn_cmf *b) {
     caisson_error err;
     uint64_t n_faults;
-    require(csn_cmf_verify(b, NULL, NULL, ignore, NULL, &n_faults, &err) == CAISSON_OK);
-    require(n_faults == 0 && a->dir.n == b->dir.n);
+    require(csn_cmf_verify(b, NULL, NULL, require_number, NULL, &n_faults, &err) == CAISSON_OK);
+    require(a->dir.n == b->dir.n);
     for (uint32_t i = 0; i < a->dir.n; i++) {
         const csn_tensor *x = &a->dir.tensors[i];
         const csn_tensor *y = csn_directory_find(&b->dir, x->name);
