@@ -81,6 +81,7 @@ typedef struct csn_family {
      * cannot run it. `dir`: the source's tensors, where a recipe keeps data there. */
     caisson_status (*read_config)(csn_config *c, csn_arena *arena, csn_arch *ret,
                                   caisson_error *err);
+    /* NULL where gguf_names is empty. */
     caisson_status (*read_gguf)(csn_meta *m, csn_arena *arena, csn_arch *ret, caisson_error *err);
     const csn_name_table *const *tables; /* NULL-terminated */
     bool gguf_permutes_rows;  /* q and k rows lie in interleaved order (llama.cpp's llama) */

@@ -36,17 +36,10 @@ static caisson_status deepseek_v2_config(csn_config *c, csn_arena *arena, csn_ar
     return csn_arch_full_layers(a, arena, err);
 }
 
-static caisson_status no_gguf(csn_meta *m, csn_arena *arena, csn_arch *a, caisson_error *err) {
-    (void)arena;
-    (void)a;
-    return csn_meta_refuse(m, "general.architecture", "this family is read from safetensors", err);
-}
-
 const csn_family csn_family_deepseek_v2 = {
     .names = (const char *const[]){"deepseek_v2", NULL},
-    .gguf_names = (const char *const[]){NULL},
+    .gguf_names = (const char *const[]){NULL}, /* it is deepseek2 there, too */
     .read_config = deepseek_v2_config,
-    .read_gguf = no_gguf,
     .tables = (const csn_name_table *const[]){&csn_names_ends, &csn_names_ffn_norm, &csn_names_mla,
                                               &csn_names_deepseek, NULL},
 };

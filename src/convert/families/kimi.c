@@ -242,12 +242,6 @@ static caisson_status kimi_linear_gguf(csn_meta *m, csn_arena *arena, csn_arch *
     return CAISSON_OK;
 }
 
-static caisson_status no_gguf(csn_meta *m, csn_arena *arena, csn_arch *a, caisson_error *err) {
-    (void)arena;
-    (void)a;
-    return csn_meta_refuse(m, "general.architecture", "this family is read from safetensors", err);
-}
-
 static const csn_name_table *const tables[] = {
     &csn_names_ends, &csn_names_ffn_norm, &csn_names_mla, &kda_names, &moe_names, &res_names, NULL,
 };
@@ -262,9 +256,8 @@ const csn_family csn_family_kimi_linear = {
 
 const csn_family csn_family_kimi_k3 = {
     .names = (const char *const[]){"kimi_k3", NULL},
-    .gguf_names = (const char *const[]){NULL},
+    .gguf_names = (const char *const[]){NULL}, /* from safetensors alone */
     .read_config = kimi_k3_config,
-    .read_gguf = no_gguf,
     .tables = tables,
     .drops = (const char *const[]){"vision_tower.", "mm_projector.", NULL},
 };
