@@ -94,7 +94,10 @@ static void q1s_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out)
     csn_q1_decode(m, i0, n, out);
     csn_outliers o = csn_q1s_outliers(m, i0, i0 + n);
     for (; o.n > 0; o.n--, o.p += CSN_Q1S_OUTLIER) {
-        out[csn_q1s_index(o.p) - i0] = csn_half_to_f32(csn_load16(o.p + 4));
+        uint64_t k = csn_q1s_index(o.p) - i0;
+        if (k < n) { /* else somebody has changed the file under its mapping */
+            out[k] = csn_half_to_f32(csn_load16(o.p + 4));
+        }
     }
 }
 

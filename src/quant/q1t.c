@@ -173,7 +173,10 @@ static void q1t_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out)
         uint64_t stop = first + m->cols < i0 + n ? first + m->cols : i0 + n;
         csn_outliers o = csn_q1t_outliers(m, row, i - first, stop - first);
         for (; o.n > 0; o.n--, o.p += CSN_Q1T_OUTLIER) {
-            out[first + csn_q1t_column(o.p) - i0] = csn_half_to_f32(csn_load16(o.p + 2));
+            uint64_t k = first + csn_q1t_column(o.p) - i0;
+            if (k < n) { /* else somebody has changed the file under its mapping */
+                out[k] = csn_half_to_f32(csn_load16(o.p + 2));
+            }
         }
         i = stop;
     }

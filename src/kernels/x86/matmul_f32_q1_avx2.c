@@ -36,7 +36,10 @@ CSN_INLINE const void *decode_q1s(const csn_matrix *w, uint64_t r, uint64_t c, u
     decode_signs(w, r, c, m, buf);
     csn_outliers o = csn_q1s_outliers(w, i0, i0 + m);
     for (; o.n > 0; o.n--, o.p += CSN_Q1S_OUTLIER) {
-        buf[csn_q1s_index(o.p) - i0] = csn_scale16(o.p + 4);
+        uint64_t k = csn_q1s_index(o.p) - i0;
+        if (k < m) { /* as in quant/q1s.c */
+            buf[k] = csn_scale16(o.p + 4);
+        }
     }
     return buf;
 }
@@ -59,7 +62,10 @@ CSN_INLINE const void *decode_q1t(const csn_matrix *w, uint64_t r, uint64_t c, u
     }
     csn_outliers o = csn_q1t_outliers(w, r, c, c + m);
     for (; o.n > 0; o.n--, o.p += CSN_Q1T_OUTLIER) {
-        buf[csn_q1t_column(o.p) - c] = csn_scale16(o.p + 2);
+        uint64_t k = csn_q1t_column(o.p) - c;
+        if (k < m) { /* as in quant/q1t.c */
+            buf[k] = csn_scale16(o.p + 2);
+        }
     }
     return buf;
 }
