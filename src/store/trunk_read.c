@@ -69,8 +69,11 @@ static bool next_block(csn_trunk *t, block *ret) {
     return true;
 }
 
+/* A part that began to fail before it was awaited is read once more: its first block may have
+ * failed untold. */
 static void note_failure(csn_trunk *t, const block *b, const caisson_error *err) {
-    if (b->i_part != t->i_awaited || (t->has_failed && t->failed_at < b->to)) {
+    bool is_told_whole = t->has_failed || !t->parts[b->i_part].has_failed;
+    if (b->i_part != t->i_awaited || !is_told_whole || (t->has_failed && t->failed_at < b->to)) {
         return;
     }
     t->error = *err;

@@ -42,10 +42,12 @@ typedef struct faulty_fs {
     bool stays_broken;       /* all later ones fail too */
     bool kill;               /* SIGKILL instead of an error */
     unsigned kinds;
-    _Atomic int64_t n;       /* operations of `kinds` so far */
-    _Atomic bool stall;      /* reads do not come back as long as it is true */
-    _Atomic size_t short_by; /* reads and writes move at most this many bytes; 0 = no limit */
-    uint64_t disk_left;      /* bytes that can still be written */
+    _Atomic int64_t n;           /* operations of `kinds` so far */
+    _Atomic bool stall;          /* reads do not come back as long as it is true, */
+    _Atomic uint64_t stall_from; /* those from this offset on */
+    _Atomic int n_held;          /* reads that it holds */
+    _Atomic size_t short_by;     /* reads and writes move at most this many bytes; 0 = no limit */
+    uint64_t disk_left;          /* bytes that can still be written */
     int n_open;
 } faulty_fs;
 
@@ -86,9 +88,11 @@ static csn_file *faulty_inner(csn_file *f) {
 static caisson_status faulty_read(csn_file *f, uint64_t off, void *buf, size_t n, size_t *ret_n,
                                   caisson_error *err) {
     faulty_fs *fs = ((faulty_file *)f)->fs;
-    while (atomic_load(&fs->stall)) {
+    atomic_fetch_add(&fs->n_held, 1);
+    while (atomic_load(&fs->stall) && off >= atomic_load(&fs->stall_from)) {
         (void)usleep(1000);
     }
+    atomic_fetch_sub(&fs->n_held, 1);
     FAULTY_CHECK(fs, FAULTY_READ, f->path);
     size_t most = atomic_load(&fs->short_by);
     n = most != 0 && n > most ? most : n;

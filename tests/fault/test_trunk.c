@@ -175,6 +175,45 @@ static void where_direct_reads_are_refused_the_page_cache_serves(void **state) {
     csn_store_free(whole);
 }
 
+static bool let_go(void *ctx, const char *stage, uint64_t done, uint64_t total) {
+    (void)stage;
+    (void)done;
+    (void)total;
+    ((faulty_fs *)ctx)->stall = false;
+    return true;
+}
+
+/* The first block fails while nobody awaits the part, the others once somebody does. */
+static void a_part_that_half_failed_untold_names_its_first_tensor(void **state) {
+    (void)state;
+    faulty_fs f;
+    caisson_error err;
+    faulty_fs_init(&f, csn_fs_os());
+    f.kinds = FAULTY_READ;
+    csn_store *store = open_store(&f.base, false);
+    csn_trunk *t = csn_store_trunk(store);
+    start(store, CSN_EXPERT_IO_BUFFERED);
+    ASSERT_OK(csn_trunk_use(t, 0, 0, NULL, &err), &err);
+    const char *first = first_tensor_of(store, 1);
+    f.n = 0;
+    f.fail_at = 0;
+    f.stays_broken = true;
+    f.stall = true;
+    ASSERT_OK(csn_trunk_use(t, 0, 1, NULL, &err), &err);
+    while (f.n_held < 2) {
+        (void)usleep(1000);
+    }
+    f.stall_from = csn_directory_find(csn_store_dir(store), csn_str_from(first))->offset + 1;
+    while (f.n == 0) {
+        (void)usleep(1000);
+    }
+    (void)usleep(20000); /* the part hears of it */
+    csn_progress progress = {let_go, &f};
+    ASSERT_STATUS(csn_trunk_use(t, 1, 2, &progress, &err), CAISSON_E_IO);
+    assert_string_equal(err.tensor, first);
+    csn_store_free(store);
+}
+
 /* Whichever of the two is told of first, and whatever fails of it. */
 static void of_two_layers_that_fail_the_one_that_is_wanted_is_named(void **state) {
     (void)state;
@@ -276,6 +315,7 @@ int main(void) {
         cmocka_unit_test(a_part_read_ahead_in_vain_is_read_again),
         cmocka_unit_test(short_reads_are_put_together),
         cmocka_unit_test(where_direct_reads_are_refused_the_page_cache_serves),
+        cmocka_unit_test(a_part_that_half_failed_untold_names_its_first_tensor),
         cmocka_unit_test(of_two_layers_that_fail_the_one_that_is_wanted_is_named),
         cmocka_unit_test(with_verify_a_layer_is_compared_whenever_it_is_read),
         cmocka_unit_test(a_silent_disk_and_a_host_that_gives_up),
