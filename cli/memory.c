@@ -18,7 +18,7 @@ const cli_option cli_memory_options[] = {
      .value = "SIZE",
      .help = "Memory that the model and its context may take: bytes, or K, M, G (powers of 1024); "
              "routed experts beyond it are read when they are wanted (caisson plan MODEL)",
-     .by_default = "what the machine can spare"},
+     .by_default = "of a .waste what the machine can spare; a .cmf is mapped"},
     {.name = "stream-trunk",
      .kind = CLI_FLAG,
      .help = "Where not even the other weights fit into the budget: read them layer by layer, for "
@@ -144,7 +144,7 @@ static void print_guesses(const caisson_expert_stats *s) {
 
 static void print_disk(const caisson_expert_stats *s) {
     double mb = (double)(s->bytes + s->ahead_bytes) * 1e-6;
-    fprintf(stderr, "disk: something is read for %.2f s, %.1f MB a second of them\n", s->read_s,
+    fprintf(stderr, "disk: reads were under way for %.2f s, %.1f MB/s\n", s->read_s,
             s->read_s > 0 ? mb / s->read_s : 0);
 }
 

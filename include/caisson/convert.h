@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GGUF file (split ones too), a Hugging Face or a WARP directory becomes a .cmf file; or a .cmf
- * file (any of its shards) another one with other tensor types, everything else kept but a sparse
- * index.
+/* A GGUF file (split ones too), a Hugging Face or a WARP directory becomes a .cmf file; a .cmf file
+ * (any of its shards) another one with other tensor types, everything else kept but a sparse index;
+ * and any of them a WARP directory.
  *
  * Memory stays bounded whatever the size of the model. The target appears whole or not at all: it
  * is written as `<target>.part`, synced and renamed; after a kill or a cancel the next call with
@@ -48,8 +48,8 @@ typedef struct caisson_convert_options {
     void (*on_tensor)(void *ctx, const caisson_tensor_report *report);
     caisson_log_fn on_log;
     void *ctx; /* of all callbacks */
-    /* Where the format leaves a choice of scales (q4_block, q4_tiled, q4tp): the bytes of its
-     * reference in place of the search for the smallest squared error. */
+    /* Where the format leaves a choice (q4_block, q4_tiled, q4tp, vbit, vbit_ro, q1s, q1t): the
+     * bytes of its reference in place of the search for the smallest squared error. */
     bool reference_encoder;
     /* vbit, vbit_ro: bits a weight, meant over the rows of each tensor; 3 to 8, 0 = 4.25. */
     double mean_bits;

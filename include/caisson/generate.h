@@ -32,7 +32,8 @@ typedef struct caisson_sampler caisson_sampler;
 CAISSON_API caisson_status caisson_sampler_new(const caisson_sampling *sampling, uint32_t n_vocab,
                                                caisson_sampler **ret, caisson_error *err);
 CAISSON_API void caisson_sampler_free(caisson_sampler *sampler); /* NULL is fine */
-/* A token from logits [n_vocab], which stay as they are. */
+/* A token from logits [n_vocab], which stay as they are. Errors: CAISSON_E_ARG (no logit is a
+ * number). */
 CAISSON_API caisson_status caisson_sampler_pick(caisson_sampler *sampler, const float *logits,
                                                 int32_t *ret, caisson_error *err);
 /* Tells the penalties of a token that is now part of the text (prompt tokens too). */

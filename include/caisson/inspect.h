@@ -60,7 +60,7 @@ CAISSON_API caisson_status caisson_file_decode(caisson_file *file, uint32_t i, u
  * "arch", "tensors" (totals, by dtype), "tokenizer", "chat", "masks" ("default_task", "masks": what
  * each switches on, by layer), "skills", "provenance", "runs" (and "why_not"),
  * "weight_bytes_per_token", "layers" (which blocks each layer uses and why). Keys may be added,
- * never renamed. */
+ * never renamed. *ret is the caller's. Errors: CAISSON_E_IO, _LIMIT, _NOMEM, _ARG. */
 CAISSON_API caisson_status caisson_file_describe(caisson_file *file, caisson_text *ret,
                                                  caisson_error *err);
 
@@ -84,7 +84,8 @@ typedef struct caisson_diff_options {
 /* What two models differ in, as one JSON object: "header" (keys, both values), "sections",
  * "tensors" ("same", "same_bytes", "shared_bytes": of b's payloads that a has under any name,
  * "only_a", "only_b", "changed" with the distance of their values), "equal". Layout is no
- * difference: order, shards, dead bytes. */
+ * difference: order, shards, dead bytes. *ret is the caller's. Errors: CAISSON_E_CANCELLED, _IO,
+ * _LIMIT, _NOMEM, _ARG. */
 CAISSON_API caisson_status caisson_file_diff(caisson_file *a, caisson_file *b,
                                              const caisson_diff_options *options, bool *ret_equal,
                                              caisson_text *ret, caisson_error *err);

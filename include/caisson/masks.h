@@ -4,8 +4,7 @@
  *
  * Each of these calls grows the file behind its end (docs/cmf.md, "Growing"): who has it open keeps
  * the model that he opened, and a kill leaves the old or the new one. A signature beside the file
- * is no longer its own afterwards. A model in
- * shards is CAISSON_E_UNSUPPORTED (caisson merge). */
+ * is no longer its own afterwards. Of a model in shards `path` may be any: the first one grows. */
 #ifndef CAISSON_MASKS_H
 #define CAISSON_MASKS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model opened from a .cmf file, and sessions: one timeline of tokens each.
+/* A model opened from a .cmf file or a .waste directory, and sessions: one timeline of tokens each.
  *
  * A model is immutable after open and may be shared by threads; it must outlive its sessions. A
  * session belongs to one thread at a time.
@@ -176,14 +176,16 @@ CAISSON_API caisson_status caisson_session_eval(caisson_session *session, const 
 CAISSON_API const float *caisson_session_logits(const caisson_session *session);
 
 /* The state of a session as a file, in the form of WARP's engine, for models whose layers are all
- * KDA or latent attention (CAISSON_E_UNSUPPORTED: others; keys in q8_0). The old file stands until
- * the new one is whole. */
+ * KDA or latent attention. The old file stands until the new one is whole. Errors:
+ * CAISSON_E_UNSUPPORTED (another model; keys in q8_0), _ARG (an empty session), _IO, _NOMEM. */
 CAISSON_API caisson_status caisson_session_save(caisson_session *session, const char *path,
                                                 caisson_error *err);
 /* Goes on where the session of the file was: it tells no tokens (caisson_session_tokens has -1 for
  * them) and no logits, and nobody can truncate it but to 0. The file does not name its model:
  * another one of the same shapes takes it. A file that is refused leaves the session as it was,
- * one that cannot be read to the end leaves it empty. */
+ * one that cannot be read to the end leaves it empty. Errors: CAISSON_E_MAGIC, _VERSION, _BOUNDS,
+ * _PARSE (another shape; a number that is not finite), _CONTEXT (longer than the context),
+ * _UNSUPPORTED as above, _IO, _NOMEM. */
 CAISSON_API caisson_status caisson_session_load(caisson_session *session, const char *path,
                                                 caisson_error *err);
 
@@ -204,7 +206,8 @@ typedef struct caisson_expert_stats {
     const char *io; /* how: "io_uring, direct", ...; good as long as the model */
     uint64_t cache_bytes;
 } caisson_expert_stats;
-/* i_layer: of those that have routed experts, in rising order; UINT32_MAX = all together. */
+/* i_layer: of those that have routed experts, in rising order; UINT32_MAX = all together. Errors:
+ * CAISSON_E_ARG (no such layer). */
 CAISSON_API caisson_status caisson_model_expert_stats(const caisson_model *model, uint32_t i_layer,
                                                       caisson_expert_stats *ret,
                                                       caisson_error *err);
@@ -221,7 +224,8 @@ CAISSON_API caisson_status caisson_model_trunk_stats(const caisson_model *model,
                                                      caisson_trunk_stats *ret, caisson_error *err);
 
 /* Notes in usage.waste, in the model's directory, which experts are in memory and how often they
- * were used: the next open reads those first. CAISSON_E_UNSUPPORTED: the model is no .waste. */
+ * were used: the next open reads those first. Errors: CAISSON_E_UNSUPPORTED (the model is no
+ * .waste), _IO, _NOMEM. */
 CAISSON_API caisson_status caisson_model_save_usage(caisson_model *model, caisson_error *err);
 
 /* Asks the call that now runs on the session to stop; it returns CAISSON_E_CANCELLED within one

@@ -33,18 +33,21 @@ enum {
 };
 
 /* Without flags text is plain text: nothing in it can become a control token. Bytes that are not
- * UTF-8 count as U+FFFD. *ret is the caller's to free. */
+ * UTF-8 count as U+FFFD. *ret is the caller's (caisson_ids_free). Errors: CAISSON_E_ARG (more than
+ * 1 GiB of text), _LIMIT, _NOMEM. */
 CAISSON_API caisson_status caisson_model_tokenize(const caisson_model *model, const char *text,
                                                   size_t n, unsigned flags, caisson_ids *ret,
                                                   caisson_error *err);
 
-/* skip_special: special tokens give no text. Ids outside the vocabulary: CAISSON_E_ARG. */
+/* skip_special: special tokens give no text. *ret is the caller's (caisson_text_free). Errors:
+ * CAISSON_E_ARG (an id outside the vocabulary), _LIMIT (more than 1 GiB), _NOMEM. */
 CAISSON_API caisson_status caisson_model_detokenize(const caisson_model *model, const int32_t *ids,
                                                     size_t n, bool skip_special, caisson_text *ret,
                                                     caisson_error *err);
 
 /* Detokenising a stream: what feed and flush give, concatenated, is the text of all ids, and no
- * piece ends inside a code point. *ret_ptr is good until the next call on the stream. */
+ * piece ends inside a code point. *ret_ptr is good until the next call on the stream. The model
+ * outlives the stream. Errors: CAISSON_E_ARG (a negative id), _LIMIT, _NOMEM. */
 typedef struct caisson_stream caisson_stream;
 CAISSON_API caisson_status caisson_stream_new(const caisson_model *model, bool skip_special,
                                               caisson_stream **ret, caisson_error *err);
@@ -88,15 +91,16 @@ typedef struct caisson_chat {
     size_t json_n;
 } caisson_chat;
 
-/* The text that the template makes of a chat. Errors: CAISSON_E_TEMPLATE (raise_exception's words
- * in err->what, or a fault with its line), _PARSE (json), _LIMIT, _ARG. */
+/* The text that the template makes of a chat; *ret is the caller's. Errors: CAISSON_E_TEMPLATE
+ * (raise_exception's words in err->what, or a fault with its line), _PARSE (json), _LIMIT, _ARG. */
 CAISSON_API caisson_status caisson_model_render(const caisson_model *model,
                                                 const caisson_chat *chat, caisson_text *ret,
                                                 caisson_error *err);
 
 /* Renders and tokenises in one step. Only characters that the template wrote can form control
  * tokens: a message that spells one stays plain text. That is why this is not the same as
- * caisson_model_tokenize of the rendered text. Exactly one BOS. */
+ * caisson_model_tokenize of the rendered text. Exactly one BOS. *ret is the caller's. Errors: those
+ * of caisson_model_render and caisson_model_tokenize. */
 CAISSON_API caisson_status caisson_model_encode_chat(const caisson_model *model,
                                                      const caisson_chat *chat, caisson_ids *ret,
                                                      caisson_error *err);

@@ -185,7 +185,7 @@ class Budget(tool.Case):
         args = (*self.ARGS, "--budget", self.floor)
         said = self.ok(*args, "--stats").err
         self.assertIn("% right", said)
-        self.assertIn("disk: something is read", said)
+        self.assertIn("disk: reads were under way", said)
         self.assertNotIn("% right", self.ok(*args, "--stats", "--no-lookahead").err)
 
     def test_the_peak_is_kept(self):
