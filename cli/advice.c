@@ -15,8 +15,9 @@ static bool is_of_another_base(const cli_args *args, const caisson_error *err) {
 
 static const char *exists(const cli_args *args, const caisson_error *err) {
     if (!cli_knows(args, "overwrite")) {
-        return cli_knows(args, "force") ? "Give another name, or --force to replace it."
-                                        : "Give another name.";
+        return cli_knows(args, "force") && !cli_has(args, "force")
+                   ? "Give another name, or --force to replace it."
+                   : "Give another name.";
     }
     return err->tensor[0] == '\0' ? "Give another name, or --overwrite to replace it."
                                   : "Give another id, or caisson skill remove the old one.";

@@ -40,7 +40,8 @@ static caisson_status tell(void *ctx, uint64_t n_bytes, caisson_error *err) {
     job *j = ctx;
     j->n_done += n_bytes;
     uint64_t done = j->n_done < j->n_total ? j->n_done : j->n_total;
-    return csn_progress_tell(j->o->progress, "convert", done, j->n_total, err);
+    return csn_progress_tell(j->o->progress, j->source->is_synth ? "synth" : "convert", done,
+                             j->n_total, err);
 }
 
 /* hash64 of each source file: provenance, and what makes a resume safe. */

@@ -136,10 +136,10 @@ static void fill_f32(matrix *m) {
     }
 }
 
-static caisson_status put_trunk(csn_synth_job *j, csn_warp_writer *w, const trunk *t, uint32_t i0) {
+static caisson_status put_trunk(csn_synth_job *j, csn_warp_writer *w, const trunk *t) {
     csn_buf buf = CSN_BUF_INIT(SIZE_MAX / 2);
     caisson_status status = CAISSON_OK;
-    for (uint32_t i = i0; i < t->n && status == CAISSON_OK; i++) {
+    for (uint32_t i = 0; i < t->n && status == CAISSON_OK; i++) {
         const csn_warp_plan_tensor *p = &t->tensors[i];
         matrix m = {.j = j, .tensor = p, .i_tensor = i, .role = t->roles[i]};
         status = p->dtype->nbytes(&p->shape, &m.nbytes, j->err);
@@ -271,9 +271,10 @@ static caisson_status put_files(csn_synth_job *j, csn_warp_writer *w) {
 
 static caisson_status write_all(csn_synth_job *j, const csn_warp_plan *plan, const trunk *t) {
     csn_warp_writer *w;
-    uint32_t n_tensors, n_banks;
-    CSN_TRY(csn_warp_writer_new(j->fs, j->target, plan, &w, &n_tensors, &n_banks, j->err));
-    caisson_status status = put_trunk(j, w, t, n_tensors);
+    uint32_t n_tensors, n_banks; /* none are there: it is never resumed */
+    CSN_TRY(csn_warp_writer_new(j->fs, j->target, plan, j->o->overwrite, &w, &n_tensors, &n_banks,
+                                j->err));
+    caisson_status status = put_trunk(j, w, t);
     if (status == CAISSON_OK) {
         status = put_banks(j, w, plan);
     }
@@ -281,7 +282,7 @@ static caisson_status write_all(csn_synth_job *j, const csn_warp_plan *plan, con
         status = put_files(j, w);
     }
     if (status == CAISSON_OK) {
-        status = csn_warp_writer_finish(w, j->o->overwrite, j->err);
+        status = csn_warp_writer_finish(w, j->err);
     }
     csn_warp_writer_close(w, status != CAISSON_OK);
     return status;
@@ -308,8 +309,7 @@ caisson_status csn_synth_warp(csn_synth_job *j) {
                           .expert_hidden = c->latent_size != 0 ? c->latent_size : c->hidden_size,
                           .coding = csn_warp_coding_by_name(name),
                           .arch = csn_str_from(c->model_type),
-                          .prefix = csn_str_from(j->size->prefix),
-                          .fingerprint = CSN_STR("synth")}; /* never resumed */
+                          .prefix = csn_str_from(j->size->prefix)}; /* never resumed */
     csn_buf config = CSN_BUF_INIT(1 << 20);
     trunk t = {0};
     uint32_t *layers;

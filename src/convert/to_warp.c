@@ -433,8 +433,8 @@ static void begin_progress(job *j, uint32_t n_tensors, uint32_t n_banks) {
 
 static caisson_status write_all(job *j) {
     uint32_t n_tensors, n_banks;
-    CSN_TRY(
-        csn_warp_writer_new(j->fs, j->target, &j->plan, &j->writer, &n_tensors, &n_banks, j->err));
+    CSN_TRY(csn_warp_writer_new(j->fs, j->target, &j->plan, j->o->overwrite, &j->writer, &n_tensors,
+                                &n_banks, j->err));
     begin_progress(j, n_tensors, n_banks);
     caisson_status status = put_trunk(j, n_tensors);
     if (status == CAISSON_OK) {
@@ -445,7 +445,7 @@ static caisson_status write_all(job *j) {
             csn_warp_text_write(j->fs, j->source, j->source_path, j->writer, j->o->log, j->err);
     }
     if (status == CAISSON_OK) {
-        status = csn_warp_writer_finish(j->writer, j->o->overwrite, j->err);
+        status = csn_warp_writer_finish(j->writer, j->err);
     }
     csn_warp_writer_close(j->writer, false);
     return status;

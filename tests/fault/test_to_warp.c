@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "convert/convert.h"
+#include "convert/synth.h"
 #include "fault/faulty_fs.h"
 #include "support/memory_fs.h"
 
@@ -17,9 +18,9 @@ enum { EVERY = 27 }; /* one place of a fault of so many: training is slow there 
 enum { EVERY = 9 };
 #endif
 
-static const char OLD[] = "{\"format_version\": 0}";
-
-static void load(memory_fs *fs, bool has_old) {
+/* old: the model whose files, every bit of them turned over, are the old target: of the same sizes,
+ * as those of another training of the same network; NULL: there is none. */
+static void load(memory_fs *fs, const memory_fs *old) {
     static const char *const files[] = {"config.json", "model.safetensors", "tokenizer.json"};
     memory_fs_init(fs);
     for (int i = 0; i < 3; i++) {
@@ -33,9 +34,14 @@ static void load(memory_fs *fs, bool has_old) {
         memory_fs_put(fs, to, b.ptr, b.len);
         csn_buf_free(&b);
     }
-    if (has_old) {
-        memory_fs_put(fs, "out.waste/manifest.json", OLD, sizeof(OLD));
-        memory_fs_put(fs, "out.waste/trunk.bin", "old", 3);
+    for (int i = 0; old != NULL && i < MEMORY_FS_MAX_FILES; i++) {
+        const memory_fs_node *node = &old->nodes[i];
+        if (node->path != NULL && strncmp(node->path, "out.waste/", 10) == 0) {
+            memory_fs_node *copy = memory_fs_put(fs, node->path, node->bytes, node->len);
+            for (size_t k = 0; k < copy->len; k++) {
+                copy->bytes[k] ^= 0xff;
+            }
+        }
     }
 }
 
@@ -63,50 +69,69 @@ static void assert_same(memory_fs *got, memory_fs *want) {
     assert_int_equal(got->n_open, 0);
 }
 
-static bool is_old(memory_fs *fs) {
-    const memory_fs_node *m = memory_fs_find(fs, "out.waste/manifest.json");
-    const memory_fs_node *t = memory_fs_find(fs, "out.waste/trunk.bin");
-    return m != NULL && t != NULL && m->len == sizeof(OLD) && memcmp(m->bytes, OLD, m->len) == 0 &&
-           t->len == 3;
+/* Whether every file of the target is want's, its bits turned over by `mask`. */
+static bool is_model(memory_fs *fs, const memory_fs *want, uint8_t mask) {
+    bool is = true;
+    for (int i = 0; i < MEMORY_FS_MAX_FILES; i++) {
+        const memory_fs_node *node = &want->nodes[i];
+        if (node->path != NULL && strncmp(node->path, "out.waste/", 10) == 0) {
+            const memory_fs_node *got = memory_fs_find(fs, node->path);
+            is = is && got != NULL && got->len == node->len;
+            for (size_t k = 0; is && k < node->len; k++) {
+                is = got->bytes[k] == (node->bytes[k] ^ mask);
+            }
+        }
+    }
+    return is;
 }
 
-static bool is_new(memory_fs *fs, memory_fs *want) {
-    const memory_fs_node *m = memory_fs_find(fs, "out.waste/manifest.json");
-    const memory_fs_node *w = memory_fs_find(want, "out.waste/manifest.json");
-    return m != NULL && m->len == w->len && memcmp(m->bytes, w->bytes, m->len) == 0;
+static bool is_old(memory_fs *fs, const memory_fs *want) {
+    return is_model(fs, want, 0xff);
+}
+
+static bool is_new(memory_fs *fs, const memory_fs *want) {
+    return is_model(fs, want, 0);
 }
 
 static void make_reference(memory_fs *want) {
     caisson_error err;
-    load(want, false);
+    load(want, NULL);
     ASSERT_OK(convert(&want->base, &err), &err);
 }
 
+/* As if killed at change i of the file system: nothing is cleaned up either. Returns how many there
+ * were. */
+static int64_t convert_until(memory_fs *fs, int64_t i) {
+    faulty_fs faulty;
+    caisson_error err = {0};
+    faulty_fs_init(&faulty, &fs->base);
+    faulty.kinds = FAULTY_WRITE | FAULTY_SYNC | FAULTY_RENAME | FAULTY_REMOVE | FAULTY_TRUNCATE |
+                   FAULTY_LOCK | FAULTY_SPACE | FAULTY_SYNC_DIR;
+    faulty.fail_at = i;
+    faulty.stays_broken = true;
+    (void)convert(&faulty.base, &err);
+    return faulty.n;
+}
+
 static void each_failed_write_leaves_the_old_target_and_can_be_resumed(void **state) {
+    enum { LAST = 24 }; /* changes with which the model is put in place: each of them */
     (void)state;
-    memory_fs want;
+    memory_fs want, whole;
     make_reference(&want);
-    for (int64_t i = 0;; i += i < 12 ? 1 : EVERY) {
+    load(&whole, &want);
+    int64_t n_all = convert_until(&whole, INT64_MAX);
+    assert_true(n_all > 50 && is_new(&whole, &want));
+    memory_fs_done(&whole);
+    for (int64_t i = 0; i < n_all; i += i < 12 || i > n_all - LAST - EVERY ? 1 : EVERY) {
         memory_fs fs;
-        faulty_fs faulty;
         caisson_error err = {0};
-        load(&fs, true);
-        faulty_fs_init(&faulty, &fs.base);
-        faulty.kinds = FAULTY_WRITE | FAULTY_SYNC | FAULTY_RENAME | FAULTY_REMOVE |
-                       FAULTY_TRUNCATE | FAULTY_LOCK | FAULTY_SPACE | FAULTY_SYNC_DIR;
-        faulty.fail_at = i;
-        faulty.stays_broken = true; /* as if killed here: nothing is cleaned up either */
-        caisson_status status = convert(&faulty.base, &err);
-        bool is_done = status == CAISSON_OK && faulty.n <= i;
-        assert_true(is_old(&fs) || is_new(&fs, &want)); /* never a mixture */
+        load(&fs, &want);
+        (void)convert_until(&fs, i);
+        assert_true(is_old(&fs, &want) || is_new(&fs, &want)); /* never a mixture */
         assert_int_equal(fs.n_open, 0);
         ASSERT_OK(convert(&fs.base, &err), &err);
         assert_same(&fs, &want);
         memory_fs_done(&fs);
-        if (is_done) {
-            assert_true(i > 50);
-            break;
-        }
     }
     memory_fs_done(&want);
 }
@@ -119,7 +144,7 @@ static void a_full_disk_is_told(void **state) {
         memory_fs fs;
         faulty_fs faulty;
         caisson_error err = {0};
-        load(&fs, true);
+        load(&fs, &want);
         faulty_fs_init(&faulty, &fs.base);
         faulty.disk_left = left;
         caisson_status status = convert(&faulty.base, &err);
@@ -130,7 +155,7 @@ static void a_full_disk_is_told(void **state) {
             break;
         }
         ASSERT_STATUS(status, CAISSON_E_IO);
-        assert_true(is_old(&fs));
+        assert_true(is_old(&fs, &want));
         ASSERT_OK(convert(&fs.base, &err), &err);
         assert_same(&fs, &want);
         memory_fs_done(&fs);
@@ -140,15 +165,17 @@ static void a_full_disk_is_told(void **state) {
 
 static void too_little_space_is_told_first(void **state) {
     (void)state;
-    memory_fs fs;
+    memory_fs want, fs;
     caisson_error err = {0};
-    load(&fs, true);
+    make_reference(&want);
+    load(&fs, &want);
     fs.free_bytes = 20000;
     ASSERT_STATUS(convert(&fs.base, &err), CAISSON_E_IO);
     assert_int_equal(err.sys_errno, ENOSPC);
-    assert_true(is_old(&fs));
+    assert_true(is_old(&fs, &want));
     assert_null(memory_fs_find(&fs, "out.waste.part/trunk.bin"));
     memory_fs_done(&fs);
+    memory_fs_done(&want);
 }
 
 /* A bank that is whole keeps its bytes and the numbers of its codebooks. */
@@ -159,7 +186,7 @@ static void whole_banks_are_kept(void **state) {
     caisson_error err = {0};
     memory_fs_node *bank = NULL;
     for (int64_t i = 0; bank == NULL; i++) {
-        load(&fs, false);
+        load(&fs, NULL);
         faulty_fs_init(&faulty, &fs.base);
         faulty.kinds = FAULTY_SYNC;
         faulty.fail_at = i;
@@ -187,7 +214,7 @@ static void a_journal_of_another_conversion_is_discarded(void **state) {
     faulty_fs faulty;
     caisson_error err = {0};
     make_reference(&want);
-    load(&fs, false);
+    load(&fs, NULL);
     faulty_fs_init(&faulty, &fs.base);
     faulty.kinds = FAULTY_SYNC;
     faulty.fail_at = 3;
@@ -200,6 +227,49 @@ static void a_journal_of_another_conversion_is_discarded(void **state) {
     memory_fs_done(&want);
 }
 
+/* A synthesis is never resumed: what another seed left of one is nothing to go on from. */
+static void a_killed_synthesis_is_begun_anew(void **state) {
+    (void)state;
+    csn_synth_options o = {
+        .family = CSN_STR("kimi_linear"), .size = CSN_STR("small"), .seed = 1, .n_threads = 1};
+    csn_synth_options other = {
+        .family = CSN_STR("kimi_linear"), .size = CSN_STR("small"), .seed = 2, .n_threads = 1};
+    memory_fs want;
+    caisson_error err = {0};
+    memory_fs_init(&want);
+    ASSERT_OK(csn_synth(&want.base, "out.waste", &o, &err), &err);
+    for (int64_t i = 0; i < 8; i++) { /* the trunk is one; each bank is two */
+        memory_fs fs;
+        faulty_fs faulty;
+        memory_fs_init(&fs);
+        faulty_fs_init(&faulty, &fs.base);
+        faulty.kinds = FAULTY_SYNC | FAULTY_REMOVE;
+        faulty.fail_at = i;
+        faulty.stays_broken = true;
+        assert_int_not_equal(csn_synth(&faulty.base, "out.waste", &other, &err), CAISSON_OK);
+        assert_non_null(memory_fs_find(&fs, "out.waste.part/trunk.bin"));
+        ASSERT_OK(csn_synth(&fs.base, "out.waste", &o, &err), &err);
+        assert_same(&fs, &want);
+        memory_fs_done(&fs);
+    }
+    memory_fs_done(&want);
+}
+
+/* What lies where we would write, and no conversion of ours left. */
+static void what_is_not_ours_is_left_alone(void **state) {
+    (void)state;
+    memory_fs fs;
+    caisson_error err = {0};
+    load(&fs, NULL);
+    memory_fs_put(&fs, "out.waste.part/mine", "mine", 4);
+    ASSERT_STATUS(convert(&fs.base, &err), CAISSON_E_EXISTS);
+    assert_string_equal(err.file, "out.waste.part");
+    assert_non_null(memory_fs_find(&fs, "out.waste.part/mine"));
+    assert_null(memory_fs_find(&fs, "out.waste.part/trunk.bin"));
+    assert_null(memory_fs_find(&fs, "out.waste.part.lock"));
+    memory_fs_done(&fs);
+}
+
 static void each_failed_allocation_is_told(void **state) {
     (void)state;
     memory_fs want;
@@ -207,7 +277,7 @@ static void each_failed_allocation_is_told(void **state) {
     for (int64_t i = 0;; i += 1 + i / 4) {
         memory_fs fs;
         caisson_error err = {0};
-        load(&fs, true);
+        load(&fs, &want);
         csn_alloc_fail_after(i);
         caisson_status status = convert(&fs.base, &err);
         csn_alloc_fail_after(-1);
@@ -218,7 +288,7 @@ static void each_failed_allocation_is_told(void **state) {
         }
         ASSERT_STATUS(status, CAISSON_E_NOMEM);
         assert_int_equal(fs.n_open, 0);
-        assert_true(is_old(&fs) || is_new(&fs, &want));
+        assert_true(is_old(&fs, &want) || is_new(&fs, &want));
         memory_fs_done(&fs);
     }
     memory_fs_done(&want);
@@ -231,6 +301,8 @@ int main(void) {
         cmocka_unit_test(too_little_space_is_told_first),
         cmocka_unit_test(whole_banks_are_kept),
         cmocka_unit_test(a_journal_of_another_conversion_is_discarded),
+        cmocka_unit_test(a_killed_synthesis_is_begun_anew),
+        cmocka_unit_test(what_is_not_ours_is_left_alone),
         cmocka_unit_test(each_failed_allocation_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

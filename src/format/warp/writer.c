@@ -8,7 +8,7 @@
 
 static caisson_status make_paths(csn_warp_writer *w, const char *path, caisson_error *err) {
     csn_buf *const all[] = {&w->path, &w->dir, &w->lock_path, &w->journal_path};
-    static const char *const suffix[] = {"", ".part", ".part.lock", ".part.journal"};
+    static const char *const suffix[] = {"", ".part", ".part.lock", ".part/" CSN_WARP_JOURNAL};
     csn_str base = csn_str_from(path);
     while (base.len > 1 && base.ptr[base.len - 1] == '/') {
         base.len--;
@@ -52,12 +52,13 @@ static caisson_status check_plan(csn_warp_writer *w, caisson_error *err) {
 }
 
 caisson_status csn_warp_writer_new(csn_fs *fs, const char *path, const csn_warp_plan *plan,
-                                   csn_warp_writer **ret, uint32_t *ret_n_tensors,
+                                   bool replace, csn_warp_writer **ret, uint32_t *ret_n_tensors,
                                    uint32_t *ret_n_banks, caisson_error *err) {
     csn_warp_writer *w;
     CSN_TRY(CSN_NEW(1, &w, err));
     w->fs = fs;
     w->plan = *plan;
+    w->replace = replace;
     caisson_status status = make_paths(w, path, err);
     if (status == CAISSON_OK) {
         status = check_plan(w, err);
@@ -106,7 +107,6 @@ void csn_warp_writer_close(csn_warp_writer *w, bool discard) {
     csn_file_close(w->bank);
     csn_journal_close(&w->journal);
     if (!w->is_finished && discard) {
-        (void)csn_warp_writer_remove(w->fs, w->journal_path.ptr, &ignored);
         (void)csn_warp_writer_remove_dir(w->fs, w->dir.ptr, &ignored);
     }
     if (w->lock != NULL && (w->is_finished || discard)) {

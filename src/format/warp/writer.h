@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The streaming writer of WARP (warp facts 2 to 5): trunk, then bank after bank, then what lies
  * beside them, the manifest last. Everything is written into the directory `<path>.part`, which
- * finish puts into the place of `path` at once; a journal `<path>.part.journal` tells which tensors
- * and banks are whole, so that a writer killed at any instant leaves the old target as it was and a
- * conversion that goes on. Codebooks are numbered by the plan: a bank that is whole keeps its own.
+ * finish puts into the place of `path` at once; a journal in it tells which tensors and banks are
+ * whole, so that a writer killed at any instant leaves the old target as it was and a conversion
+ * that goes on. It lies among what it tells of, so that it never speaks of a model that changed
+ * places with it. `<path>.part.lock` is there as long as the directory is a writer's: what lies at
+ * `<path>.part` without it is somebody's, and stays. Codebooks are numbered by the plan: a bank
+ * that is whole keeps its own.
  */
 #ifndef CSN_FORMAT_WARP_WRITER_H
 #define CSN_FORMAT_WARP_WRITER_H
@@ -37,7 +40,8 @@ typedef struct csn_warp_plan {
     const csn_warp_coding *coding;
     csn_str arch, prefix;
     csn_str config;      /* a JSON object */
-    csn_str fingerprint; /* of source and options: a journal of another one is discarded */
+    csn_str fingerprint; /* of source and options: a journal of another one is discarded; empty:
+                            always begun anew */
 } csn_warp_plan;
 
 /* Bytes of the scales behind the codes of a quantised tensor: binary16 [rows][groups of 128]. */
@@ -64,11 +68,13 @@ caisson_status csn_warp_layout_make(const csn_warp_coding *coding, uint32_t expe
 
 typedef struct csn_warp_writer csn_warp_writer;
 
-/* Checks free space (CAISSON_E_IO with ENOSPC). *ret_n_tensors, *ret_n_banks: how many leading ones
+/* `replace`: a model may be at `path`, which finish replaces; CAISSON_E_EXISTS where it is not,
+ * where something else than a model is there, and where somebody's directory is in the way of ours.
+ * Checks free space (CAISSON_E_IO with ENOSPC). *ret_n_tensors, *ret_n_banks: how many leading ones
  * are on the disk already. CAISSON_E_BUSY: another writer is at work on the same path;
  * CAISSON_E_ARG: the plan asks for what the format cannot say. */
 caisson_status csn_warp_writer_new(csn_fs *fs, const char *path, const csn_warp_plan *plan,
-                                   csn_warp_writer **ret, uint32_t *ret_n_tensors,
+                                   bool replace, csn_warp_writer **ret, uint32_t *ret_n_tensors,
                                    uint32_t *ret_n_banks, caisson_error *err);
 const csn_warp_layout *csn_warp_writer_layout(const csn_warp_writer *w);
 /* The next tensor of the trunk, its payload as its dtype lays it out. */
@@ -87,9 +93,8 @@ caisson_status csn_warp_writer_expert(csn_warp_writer *w, uint8_t *record, caiss
 /* A file beside the banks, whole: the tokenizer, chat.json. */
 caisson_status csn_warp_writer_file(csn_warp_writer *w, const char *name, csn_str bytes,
                                     caisson_error *err);
-/* Writes the manifest and puts the directory into its place; `replace` says whether another one may
- * be there (else CAISSON_E_EXISTS). */
-caisson_status csn_warp_writer_finish(csn_warp_writer *w, bool replace, caisson_error *err);
+/* Writes the manifest and puts the directory into its place (CAISSON_E_EXISTS as above). */
+caisson_status csn_warp_writer_finish(csn_warp_writer *w, caisson_error *err);
 /* Frees; without finish the partial directory and its journal stay for a resume, unless `discard`.
  * NULL is fine. */
 void csn_warp_writer_close(csn_warp_writer *w, bool discard);

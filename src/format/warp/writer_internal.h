@@ -12,6 +12,7 @@
 struct csn_warp_writer {
     csn_fs *fs;
     csn_buf path, dir, lock_path, journal_path;
+    bool replace;
     csn_arena arena;
     csn_file *lock;
     csn_journal journal;
@@ -44,6 +45,8 @@ static inline uint64_t csn_warp_writer_unit_bytes(const csn_warp_writer *w, uint
     return i < w->plan.n_trunk ? w->offsets[i + 1] - w->offsets[i] : csn_warp_writer_bank_bytes(w);
 }
 
+#define CSN_WARP_JOURNAL "caisson.journal" /* in the directory that is written */
+
 /* writer_dir.c. The path of a file of the directory. */
 caisson_status csn_warp_writer_path(const csn_warp_writer *w, const char *name, csn_buf *ret,
                                     caisson_error *err);
@@ -56,6 +59,10 @@ caisson_status csn_warp_writer_remove_dir(csn_fs *fs, const char *dir, caisson_e
 /* writer_resume.c: takes the lock, goes on where the journal and the files say or begins anew, and
  * checks the free space. */
 caisson_status csn_warp_writer_begin(csn_warp_writer *w, caisson_error *err);
+
+/* writer_finish.c: whether what is at `path`, if anything, may be replaced. */
+caisson_status csn_warp_writer_check_target(const csn_warp_writer *w, bool *ret_is_there,
+                                            caisson_error *err);
 
 /* writer.c: the file to the disk, then the journal. */
 caisson_status csn_warp_writer_mark(csn_warp_writer *w, csn_file *f, caisson_error *err);

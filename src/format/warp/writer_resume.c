@@ -75,8 +75,14 @@ static caisson_status believe(csn_warp_writer *w, caisson_error *err) {
 static caisson_status claim(csn_warp_writer *w, caisson_error *err) {
     bool is_ours = false;
     const char *p = w->lock_path.ptr;
-    csn_open_mode mode = w->fs->ops->exists(w->fs, p) ? CSN_OPEN_READ_WRITE : CSN_OPEN_CREATE_NEW;
-    CSN_TRY(csn_fs_open(w->fs, p, mode, &w->lock, err));
+    bool is_known = w->fs->ops->exists(w->fs, p);
+    if (!is_known && w->fs->ops->exists(w->fs, w->dir.ptr)) {
+        return CSN_FAIL(err, CAISSON_E_EXISTS, .file = w->dir.ptr,
+                        .what = "where the model would be written lies what no conversion left: "
+                                "it is not touched");
+    }
+    CSN_TRY(
+        csn_fs_open(w->fs, p, is_known ? CSN_OPEN_READ_WRITE : CSN_OPEN_CREATE_NEW, &w->lock, err));
     CSN_TRY(w->lock->ops->lock(w->lock, &is_ours, err));
     if (!is_ours) {
         csn_file_close(w->lock);
@@ -107,7 +113,6 @@ static caisson_status check_space(csn_warp_writer *w, caisson_error *err) {
 
 static caisson_status begin_anew(csn_warp_writer *w, uint64_t id, caisson_error *err) {
     w->is_anew = true;
-    CSN_TRY(csn_warp_writer_remove(w->fs, w->journal_path.ptr, err));
     CSN_TRY(csn_warp_writer_remove_dir(w->fs, w->dir.ptr, err));
     CSN_TRY(check_space(w, err));
     CSN_TRY(w->fs->ops->make_dir(w->fs, w->dir.ptr, err));
@@ -117,9 +122,11 @@ static caisson_status begin_anew(csn_warp_writer *w, uint64_t id, caisson_error 
 caisson_status csn_warp_writer_begin(csn_warp_writer *w, caisson_error *err) {
     uint64_t id = plan_id(&w->plan);
     uint32_t n = w->plan.n_trunk + w->plan.n_layers;
+    bool is_there;
     caisson_status status = CAISSON_E_PARSE;
+    CSN_TRY(csn_warp_writer_check_target(w, &is_there, err));
     CSN_TRY(claim(w, err));
-    if (w->fs->ops->exists(w->fs, w->journal_path.ptr) && w->fs->ops->is_dir(w->fs, w->dir.ptr)) {
+    if (w->plan.fingerprint.len > 0 && w->fs->ops->exists(w->fs, w->journal_path.ptr)) {
         caisson_error e = {0};
         status = csn_journal_resume(w->fs, w->journal_path.ptr, id, n, w->done, &w->journal, &e);
         if (status != CAISSON_OK && status != CAISSON_E_PARSE) {
