@@ -28,6 +28,7 @@ typedef struct chat {
     caisson_sampling sampling;
     uint32_t max_tokens; /* 0 = no limit */
     bool tty, colour;
+    cli_progress progress; /* of the prompt of an answer */
     csn_buf answer;
     bool answer_failed;
     caisson_error err;
@@ -37,6 +38,7 @@ typedef struct chat {
 
 static bool on_text(void *ctx, const char *text, size_t n) {
     chat *c = ctx;
+    cli_progress_end(&c->progress);
     if (csn_buf_append(&c->answer, text, n, &c->err) != CAISSON_OK) {
         c->answer_failed = true;
         return false;
@@ -46,9 +48,8 @@ static bool on_text(void *ctx, const char *text, size_t n) {
 }
 
 static bool on_prompt(void *ctx, uint32_t done, uint32_t total) {
-    (void)ctx;
-    (void)done;
-    (void)total;
+    chat *c = ctx;
+    cli_progress_show_late(&c->progress, "prompt", done, total);
     return !cli_interrupted();
 }
 
@@ -87,8 +88,10 @@ static caisson_status generate(chat *c, caisson_generation *ret) {
             .on_prompt = on_prompt,
             .ctx = c,
         };
+        cli_progress_init(&c->progress, "tokens", !c->tty);
         cli_set_style(stdout, c->colour, CLI_GREEN);
         status = caisson_generate(c->session, ids.id, ids.n, &o, ret, &c->err);
+        cli_progress_end(&c->progress);
         cli_set_style(stdout, c->colour, CLI_PLAIN);
     }
     caisson_ids_free(&ids);

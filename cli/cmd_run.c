@@ -46,10 +46,7 @@ static bool on_text(void *ctx, const char *text, size_t n) {
 
 static bool on_prompt(void *ctx, uint32_t done, uint32_t total) {
     job *j = ctx;
-    /* A bar only where the wait is long enough to wonder. */
-    if (csn_now_ns() - j->start_ns > 1000000000u) {
-        cli_progress_show(&j->progress, "prompt", done, total);
-    }
+    cli_progress_show_late(&j->progress, "prompt", done, total);
     return !cli_interrupted();
 }
 

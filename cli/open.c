@@ -186,8 +186,8 @@ int cli_required_key(const cli_args *args, caisson_public_key *ret, bool *ret_gi
     return caisson_public_key_read(text, ret, &err) == CAISSON_OK ? CLI_OK : cli_fail(args, &err);
 }
 
-static bool on_signature_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
-    cli_progress_show(ctx, stage, done, total);
+static bool on_open_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
+    cli_progress_show_late(ctx, stage, done, total);
     return !cli_interrupted();
 }
 
@@ -215,7 +215,7 @@ int cli_open_model(const cli_args *args, const char *path, cli_part part, caisso
         .log_ctx = (void *)(uintptr_t)args,
         .require_signature = has_key ? key.hex : NULL,
         .verify = cli_has(args, "verify"),
-        .on_progress = on_signature_progress,
+        .on_progress = on_open_progress,
         .progress_ctx = &progress,
     };
     rc = cli_memory(args, &o);

@@ -203,6 +203,12 @@ void cli_progress_show(cli_progress *p, const char *stage, uint64_t done, uint64
     p->drawn = true;
 }
 
+void cli_progress_show_late(cli_progress *p, const char *stage, uint64_t done, uint64_t total) {
+    if (p->stage[0] != '\0' || csn_now_ns() - p->start_ns > 1000000000u) {
+        cli_progress_show(p, stage, done, total);
+    }
+}
+
 void cli_progress_end(cli_progress *p) {
     if (p->drawn) {
         fputs("\r\033[K", stderr);

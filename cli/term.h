@@ -48,6 +48,8 @@ typedef struct cli_progress {
 } cli_progress;
 void cli_progress_init(cli_progress *p, const char *unit, bool quiet);
 void cli_progress_show(cli_progress *p, const char *stage, uint64_t done, uint64_t total);
+/* Not before a second has passed since init: only where the wait is long enough to wonder. */
+void cli_progress_show_late(cli_progress *p, const char *stage, uint64_t done, uint64_t total);
 void cli_progress_end(cli_progress *p); /* clears the bar */
 
 /* "12.3 MB", "512 B" into buf; returns buf. */

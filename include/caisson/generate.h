@@ -58,7 +58,8 @@ typedef struct caisson_generate_options {
     /* Text as it comes: n bytes that end at a code point border. False = stop. NULL: nobody reads.
      */
     bool (*on_text)(void *ctx, const char *text, size_t n);
-    /* Prompt tokens done of total. False = stop. NULL: nobody watches. */
+    /* Prompt tokens done of total, those of a batch under way as its layers are done. False = stop.
+     * NULL: nobody watches. */
     bool (*on_prompt)(void *ctx, uint32_t done, uint32_t total);
     void *ctx;
 } caisson_generate_options;

@@ -68,7 +68,8 @@ typedef struct caisson_open_options {
      * end. A tokenizer.json beside the file is refused. NULL = no check, and a .sig that is there
      * is told as unchecked. docs/cmf.md says what this cannot see. */
     const char *require_signature;
-    /* Of that check: bytes hashed of total; false = stop (CAISSON_E_CANCELLED). */
+    /* Bytes done of total: of that check (stage "hash") and of the weights that are read or checked
+     * while the model is opened ("load"). False = stop (CAISSON_E_CANCELLED). */
     bool (*on_progress)(void *ctx, const char *stage, uint64_t done, uint64_t total);
     void *progress_ctx;
     /* Each tensor is checked against its hash and digest when it is first asked for: those of the

@@ -174,7 +174,11 @@ static caisson_status open_parts(caisson_model *m, const caisson_open_options *o
         CSN_TRY(csn_api_store(&m->files, o, &m->store, err));
         csn_memplan_share share = {.n_ubatch = UINT32_MAX, .mask_bytes = UINT64_MAX};
         CSN_TRY(csn_api_stream(m->store, o, &share, err));
-        CSN_TRY(csn_model_new(m->store, &m->model, err));
+        csn_progress progress = {o->on_progress, o->progress_ctx};
+        csn_store_set_progress(m->store, &progress);
+        caisson_status status = csn_model_new(m->store, &m->model, err);
+        csn_store_set_progress(m->store, NULL);
+        CSN_TRY(status);
         csn_model_set_max_ubatch(m->model, share.n_ubatch);
         csn_model_set_max_packed(m->model, share.mask_bytes);
         if (!csn_cpu_has_fma()) {

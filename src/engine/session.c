@@ -35,7 +35,9 @@ struct request {
     csn_session *s;
     const int32_t *ids;
     uint32_t n;
-    uint32_t n_done; /* tokens of finished batches */
+    uint32_t n_done;  /* tokens of finished batches */
+    uint32_t n_batch; /* of the one under way */
+    uint32_t n_share; /* of these, as many as layers are done */
     bool want_all;
     csn_row_fn on_row;
     void *ctx;
@@ -245,13 +247,15 @@ static caisson_status check(csn_session *s, const int32_t *ids, uint32_t n, cais
     return CAISSON_OK;
 }
 
-/* Called between layers: tells finished tokens, so that progress counts one thing. */
+/* Called between layers, and in them without an amount: tells tokens, of a batch under way its
+ * share of the layers, so that progress counts one thing. */
 static bool between_layers(void *ctx, const char *stage, uint64_t done, uint64_t total) {
-    const struct request *r = ctx;
+    struct request *r = ctx;
     (void)stage;
-    (void)done;
-    (void)total;
-    return r->progress->fn(r->progress->ctx, "tokens", r->n_done, r->n);
+    if (total != 0) {
+        r->n_share = (uint32_t)(r->n_batch * done / total);
+    }
+    return r->progress->fn(r->progress->ctx, "tokens", r->n_done + r->n_share, r->n);
 }
 
 /* Logits of rows [0, n) of a batch whose first token is number i0 of the request. */
@@ -322,6 +326,7 @@ static caisson_status run(void *ctx, caisson_error *err) {
         bool is_last = r->n_done + n == r->n;
         bool all = r->want_all || s->forward.ops.tap != NULL;
         uint64_t row0 = all ? 0 : is_last ? n - 1 : n;
+        r->n_batch = n;
         CSN_TRY(forward(s, r->ids + r->n_done, s->n_past + r->n_done, n, row0, use_long, r->layers,
                         err));
         if (r->want_all) {
@@ -330,6 +335,7 @@ static caisson_status run(void *ctx, caisson_error *err) {
             CSN_TRY(csn_forward_logits(&s->forward, n - 1, 1, s->logits, r->layers, err));
         }
         r->n_done += n;
+        r->n_share = 0;
     }
     return csn_progress_tell(r->progress, "tokens", r->n, r->n, err);
 }

@@ -31,7 +31,9 @@ struct csn_store {
     csn_stream *stream;
     csn_trunk *trunk;
     bool is_dry, reads_rows;
-    mapping *maps; /* [n_files] */
+    const csn_progress *progress; /* NULL: nobody watches */
+    uint64_t n_loaded, n_to_load; /* bytes */
+    mapping *maps;                /* [n_files] */
     uint32_t n_files;
     pthread_mutex_t mutex; /* guards blocks and unpacked; taken alone */
     uint8_t **blocks;      /* [dir.n] memory of tensors read so far */
@@ -220,6 +222,27 @@ bool csn_store_is_dry(const csn_store *s) {
     return s->is_dry;
 }
 
+void csn_store_set_progress(csn_store *s, const csn_progress *progress) {
+    csn_str id, name;
+    s->progress = progress;
+    s->n_loaded = 0;
+    s->n_to_load = 0;
+    for (uint32_t i = 0; progress != NULL && i < s->dir->n; i++) {
+        const csn_tensor *t = &s->dir->tensors[i];
+        bool is_of_skill = s->cmf != NULL && csn_cmf_skill_name(s->cmf, t->name, &id, &name);
+        s->n_to_load += is_of_skill || csn_store_is_streamed(s, t) ? 0 : t->nbytes;
+    }
+}
+
+/* A tensor was read, or looked through. */
+static caisson_status tell_loaded(csn_store *s, uint64_t nbytes, caisson_error *err) {
+    if (s->progress == NULL) {
+        return CAISSON_OK;
+    }
+    s->n_loaded += nbytes;
+    return csn_progress_tell(s->progress, "load", s->n_loaded, s->n_to_load, err);
+}
+
 static caisson_status read_tensor(csn_store *s, const csn_tensor *t, uint8_t *out,
                                   caisson_error *err) {
     if (s->warp != NULL) {
@@ -291,6 +314,9 @@ static caisson_status find_bytes(csn_store *s, const csn_tensor *t, const uint8_
     }
     if (status == CAISSON_OK) {
         status = check_tensor(s, t, *ret, err);
+    }
+    if (status == CAISSON_OK && (m->base == NULL || s->is_checked != NULL)) {
+        status = tell_loaded(s, t->nbytes, err);
     }
     if (status != CAISSON_OK) {
         csn_error_file(err, m->file->path);

@@ -5,6 +5,7 @@
 #ifndef CSN_STORE_STORE_H
 #define CSN_STORE_STORE_H
 
+#include "base/progress.h"
 #include "format/cmf/cmf.h"
 #include "format/warp/warp.h"
 #include "store/rows.h"
@@ -44,6 +45,12 @@ csn_trunk *csn_store_trunk(const csn_store *s);
  * sizes alone. */
 void csn_store_set_dry(csn_store *s, bool is_dry);
 bool csn_store_is_dry(const csn_store *s);
+
+/* While a model is made, which asks for all its tensors from one thread: bytes of payload that were
+ * read or checked, of those that a model without skills asks for (stage "load"). Nothing is told of
+ * what is mapped and not checked. A call that is told to stop returns CAISSON_E_CANCELLED. NULL:
+ * nobody watches. */
+void csn_store_set_progress(csn_store *s, const csn_progress *progress);
 
 /* A tensor's matrix, good until csn_store_free; without data where it is of a streamed expert.
  * CAISSON_E_MISSING if absent, CAISSON_E_UNSUPPORTED for a dtype that this build cannot decode;

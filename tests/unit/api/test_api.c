@@ -422,6 +422,78 @@ static void a_prompt_can_be_cancelled(void **state) {
     caisson_model_close(m);
 }
 
+typedef struct steps {
+    uint64_t n, last, total;
+    uint64_t stop_at; /* 0: never */
+} steps;
+
+static bool count(steps *s, uint64_t done, uint64_t total) {
+    assert_true(done >= s->last && done <= total);
+    assert_true(s->n == 0 || total == s->total);
+    s->n++;
+    s->last = done;
+    s->total = total;
+    return s->n != s->stop_at;
+}
+
+static bool count_prompt(void *ctx, uint32_t done, uint32_t total) {
+    return count(ctx, done, total);
+}
+
+/* One batch of two layers: something is told half-way. */
+static void a_prompt_tells_how_far_it_is(void **state) {
+    (void)state;
+    caisson_error err;
+    caisson_model *m = open_tiny();
+    caisson_session *s = new_session(m);
+    caisson_generation g;
+    steps seen = {0};
+    caisson_generate_options o = {
+        .struct_size = sizeof(o), .max_tokens = 1, .on_prompt = count_prompt, .ctx = &seen};
+    ASSERT_OK(caisson_generate(s, prompt, N_PROMPT, &o, &g, &err), &err);
+    assert_int_equal(N_PROMPT, seen.last);
+    assert_int_equal(N_PROMPT, seen.total);
+    seen = (steps){.stop_at = 2};
+    ASSERT_OK(caisson_session_truncate(s, 0, &err), &err);
+    ASSERT_OK(caisson_generate(s, prompt, N_PROMPT, &o, &g, &err), &err);
+    assert_int_equal(CAISSON_FINISH_CANCELLED, g.finish);
+    assert_int_equal(N_PROMPT / 2, seen.last);
+    caisson_session_free(s);
+    caisson_model_close(m);
+}
+
+static bool count_load(void *ctx, const char *stage, uint64_t done, uint64_t total) {
+    assert_string_equal(stage, "load");
+    return count(ctx, done, total);
+}
+
+/* Of what is only mapped there is nothing to tell. */
+static void a_model_tells_how_much_of_it_is_loaded(void **state) {
+    static const struct {
+        bool no_mmap, verify;
+    } kinds[] = {{false, false}, {true, false}, {false, true}, {true, true}};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        caisson_error err;
+        caisson_model *m;
+        steps seen = {0};
+        caisson_open_options o = {.struct_size = sizeof(o),
+                                  .no_mmap = kinds[i].no_mmap,
+                                  .verify = kinds[i].verify,
+                                  .on_progress = count_load,
+                                  .progress_ctx = &seen};
+        ASSERT_OK(caisson_model_open(TINY, &o, &m, &err), &err);
+        caisson_model_close(m);
+        assert_true(i == 0 ? seen.n == 0 : seen.n > 2 && seen.last == seen.total);
+        seen = (steps){.stop_at = 2};
+        caisson_status status = caisson_model_open(TINY, &o, &m, &err);
+        assert_int_equal(status, i == 0 ? CAISSON_OK : CAISSON_E_CANCELLED);
+        if (status == CAISSON_OK) {
+            caisson_model_close(m);
+        }
+    }
+}
+
 static void the_context_ends_the_answer(void **state) {
     (void)state;
     caisson_error err;
@@ -716,6 +788,8 @@ int main(void) {
         cmocka_unit_test(stop_strings_end_the_text_before_them),
         cmocka_unit_test(saying_no_and_cancel_stop_the_answer),
         cmocka_unit_test(a_prompt_can_be_cancelled),
+        cmocka_unit_test(a_prompt_tells_how_far_it_is),
+        cmocka_unit_test(a_model_tells_how_much_of_it_is_loaded),
         cmocka_unit_test(the_context_ends_the_answer),
         cmocka_unit_test(sampling_values_are_checked),
         cmocka_unit_test(streamed_text_equals_text_at_once),
