@@ -58,7 +58,8 @@ void cli_warn(const cli_args *args, const char *format, ...) {
     put_line(args, CLI_YELLOW, "warning: ", text);
 }
 
-char *cli_shell_quote(const char *word) {
+/* The word as a shell would need it, quoted if it has to be: malloc'd, NULL = out of memory. */
+static char *shell_quote(const char *word) {
     static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                "_-./:=+,@%";
     size_t n = strlen(word);
@@ -93,7 +94,8 @@ char *cli_shell_quote(const char *word) {
     return quoted;
 }
 
-char *cli_sibling(const char *source, caisson_kind kind) {
+/* Where --convert puts the .cmf: beside the source, malloc'd. */
+static char *sibling(const char *source, caisson_kind kind) {
     size_t n = strlen(source);
     while (n > 1 && source[n - 1] == '/') {
         n--;
@@ -115,8 +117,8 @@ static int out_of_memory(const cli_args *args) {
 /* Prints the exact line that makes a .cmf of `source`. */
 static int tell_convert(const cli_args *args, const char *source, const char *target,
                         caisson_kind kind) {
-    char *quoted_source = cli_shell_quote(source);
-    char *quoted_target = cli_shell_quote(target);
+    char *quoted_source = shell_quote(source);
+    char *quoted_target = shell_quote(target);
     if (quoted_source == NULL || quoted_target == NULL) {
         free(quoted_source);
         free(quoted_target);
@@ -145,7 +147,7 @@ static int resolve(const cli_args *args, const char *path, char **ret) {
         *ret = strdup(path); /* a file of no known kind: its open says what is wrong */
         return *ret != NULL ? CLI_OK : out_of_memory(args);
     }
-    char *target = cli_sibling(path, kind);
+    char *target = sibling(path, kind);
     if (target == NULL) {
         return out_of_memory(args);
     }

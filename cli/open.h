@@ -48,11 +48,6 @@ int cli_open_file(const cli_args *args, const char *path, caisson_file **ret);
 /* --temp and the others as a struct; without --seed the clock gives one. */
 caisson_sampling cli_sampling(const cli_args *args);
 
-/* The word as a shell would need it, quoted if it has to be: malloc'd, NULL = out of memory. */
-char *cli_shell_quote(const char *word);
-/* Where --convert puts the .cmf: beside the source, malloc'd. */
-char *cli_sibling(const char *source, caisson_kind kind);
-
 /* CLI_OK if nothing or a regular file is at `path`: writing replaces what is there, and a device or
  * a directory must not go. Else the exit code with the message printed. */
 int cli_check_target(const cli_args *args, const char *path);

@@ -134,7 +134,7 @@ caisson_status csn_api_file_need_cmf(const caisson_file *f, caisson_error *err) 
                                      .what = "only a .cmf file has this");
 }
 
-const char *csn_api_file_path(const caisson_file *f) {
+static const char *path_of(const caisson_file *f) {
     return f->warp != NULL ? f->warp->path : f->cmf->file->path;
 }
 
@@ -166,7 +166,7 @@ caisson_status caisson_file_decode(caisson_file *f, uint32_t i, uint64_t first, 
     }
     const csn_tensor *t = &f->dir->tensors[i];
     if (t->dtype->decode == NULL) {
-        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = csn_api_file_path(f), .tensor = t->name,
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .file = path_of(f), .tensor = t->name,
                         .what = "this build cannot decode the tensor's type",
                         .got = csn_str_from(t->dtype->name));
     }
@@ -175,7 +175,7 @@ caisson_status caisson_file_decode(caisson_file *f, uint32_t i, uint64_t first, 
     decode_job job = {&matrix, first, n, out};
     caisson_status status = csn_store_guarded(f->store, decode, &job, err);
     if (status != CAISSON_OK) {
-        csn_error_file(err, csn_api_file_path(f));
+        csn_error_file(err, path_of(f));
         csn_error_tensor(err, t->name);
     }
     return status;

@@ -17,7 +17,6 @@ struct caisson_file {
     csn_model *model;         /* made when the layers are asked for and the file can run */
 };
 
-const char *csn_api_file_path(const caisson_file *f);
 /* What only a .cmf has; CAISSON_E_UNSUPPORTED for another container. */
 caisson_status csn_api_file_need_cmf(const caisson_file *f, caisson_error *err);
 

@@ -151,10 +151,6 @@ caisson_status csn_config_grouped_moe(csn_config *c, bool is_sigmoid, csn_arch *
 /* The same of GGUF, which says how experts are scored; `norm`: what expert_weights_norm is where it
  * is absent. */
 caisson_status csn_meta_grouped_moe(csn_meta *m, bool norm, csn_arch *a, caisson_error *err);
-/* The same of an arch whose numbers stand; n_shared experts of the routed ones' width run always.
- */
-caisson_status csn_arch_grouped_moe(csn_arch *a, bool is_sigmoid, uint32_t n_shared,
-                                    const char *section, caisson_error *err);
 /* expert_count, expert_used_count, expert_feed_forward_length and the shared expert's. */
 caisson_status csn_meta_moe(csn_meta *m, bool norm, bool has_shared, csn_arch *a,
                             caisson_error *err);

@@ -34,10 +34,6 @@ static int64_t find_hashed(const csn_spm_vocab *v, csn_str text, uint64_t h) {
     return -1;
 }
 
-int64_t csn_spm_vocab_find(const csn_spm_vocab *v, csn_str text) {
-    return find_hashed(v, text, hash(text));
-}
-
 static caisson_status fail_token(uint32_t id, csn_str text, const char *what, caisson_error *err) {
     return CSN_FAIL(err, CAISSON_E_PARSE, .section = "tokenizer.ggml.tokens", .tensor = text,
                     .what = what, .has_numbers = true, .got_u = id);

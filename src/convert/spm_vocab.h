@@ -15,7 +15,6 @@ typedef struct csn_spm_vocab {
 /* CAISSON_E_PARSE: a text that is not UTF-8, or given twice. */
 caisson_status csn_spm_vocab_init(csn_spm_vocab *v, csn_str *text, uint32_t n, csn_arena *arena,
                                   caisson_error *err);
-int64_t csn_spm_vocab_find(const csn_spm_vocab *v, csn_str text); /* -1 if absent */
 
 /* A merge makes token `id` of its first n_left bytes and the rest. */
 typedef struct csn_spm_vocab_merge {

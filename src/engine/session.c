@@ -179,10 +179,6 @@ uint64_t csn_session_kv_bytes(const csn_session *s) {
     return s->kv.nbytes;
 }
 
-csn_pool *csn_session_pool(csn_session *s) {
-    return s->pool;
-}
-
 const csn_plan *csn_session_plan(const csn_session *s) {
     return s->now->plan;
 }

@@ -169,7 +169,5 @@ csn_matrix csn_matrix_make(const csn_dtype *d, const csn_shape *s, const void *d
 /* Element conversions with the format's rounding (facts 4.1); inline forms are in quant/half.h. */
 float csn_f16_to_f32(uint16_t h);
 uint16_t csn_f32_to_f16(float x);
-float csn_bf16_to_f32(uint16_t h);
-uint16_t csn_f32_to_bf16(float x);
 
 #endif

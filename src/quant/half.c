@@ -11,11 +11,3 @@ float csn_f16_to_f32(uint16_t h) {
 uint16_t csn_f32_to_f16(float x) {
     return csn_half_from_f32(x);
 }
-
-float csn_bf16_to_f32(uint16_t h) {
-    return csn_bfloat_to_f32(h);
-}
-
-uint16_t csn_f32_to_bf16(float x) {
-    return csn_bfloat_from_f32(x);
-}

@@ -47,7 +47,8 @@ static uint64_t count_experts(const csn_expert_map *map) {
     return n;
 }
 
-caisson_status csn_expert_slot_bytes(const csn_expert_map *map, uint64_t *ret, caisson_error *err) {
+/* Largest slot that an expert of the map needs: its pieces with the disk blocks around them. */
+static caisson_status largest_slot(const csn_expert_map *map, uint64_t *ret, caisson_error *err) {
     uint64_t n = count_experts(map);
     uint64_t largest = CSN_DIRECT_ALIGN;
     for (uint64_t e = 0; e < n; e++) {
@@ -70,7 +71,7 @@ caisson_status csn_expert_slot_bytes(const csn_expert_map *map, uint64_t *ret, c
 caisson_status csn_expert_min_cache(const csn_expert_map *map, uint32_t top_k, uint64_t *ret,
                                     caisson_error *err) {
     uint64_t slot;
-    CSN_TRY(csn_expert_slot_bytes(map, &slot, err));
+    CSN_TRY(largest_slot(map, &slot, err));
     uint64_t n = top_k > MIN_SLOTS ? top_k : MIN_SLOTS;
     uint64_t n_experts = count_experts(map);
     n = n < n_experts ? n : n_experts;
@@ -107,7 +108,7 @@ static caisson_status alloc_tables(csn_expert_cache *c, uint32_t n_experts, cais
 caisson_status csn_expert_cache_init(const csn_expert_map *map, uint64_t cache_bytes,
                                      csn_expert_cache *ret, caisson_error *err) {
     csn_expert_cache c = {.map = map};
-    CSN_TRY(csn_expert_slot_bytes(map, &c.slot_bytes, err));
+    CSN_TRY(largest_slot(map, &c.slot_bytes, err));
     uint64_t n_experts = count_experts(map);
     if (n_experts == 0 || n_experts >= CSN_NO_SLOT) {
         return CSN_FAIL(err, CAISSON_E_LIMIT, .what = "number of experts",
@@ -148,7 +149,7 @@ csn_expert_span csn_expert_cache_span(const csn_expert_cache *c, uint32_t number
     uint64_t at = 0;
     for (uint32_t i = 0; i <= i_piece; i++) {
         at += span.nbytes;
-        (void)span_of(&pieces[i], &span); /* csn_expert_slot_bytes has seen them all */
+        (void)span_of(&pieces[i], &span); /* largest_slot has seen them all */
     }
     span.at = at;
     return span;

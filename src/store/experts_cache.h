@@ -55,9 +55,6 @@ typedef struct csn_expert_cache {
     float *decay;    /* [RATE_MEMORY] what is left of a rate after so many lists */
 } csn_expert_cache;
 
-/* Largest slot that an expert of the map needs: its pieces with the disk blocks around them. */
-caisson_status csn_expert_slot_bytes(const csn_expert_map *map, uint64_t *ret, caisson_error *err);
-
 caisson_status csn_expert_cache_init(const csn_expert_map *map, uint64_t cache_bytes,
                                      csn_expert_cache *ret, caisson_error *err);
 void csn_expert_cache_done(csn_expert_cache *c); /* of a zeroed one too */

@@ -126,26 +126,10 @@ static void ignore_keys(csn_config *c) {
     }
 }
 
-caisson_status csn_config_grouped_moe(csn_config *c, bool is_sigmoid, csn_arch *a,
-                                      caisson_error *err) {
-    uint32_t n_shared = 0;
-    CSN_TRY(u32_of(c, "n_routed_experts", "num_experts", &a->moe.n_experts, err));
-    CSN_TRY(u32_of(c, "num_experts_per_tok", "num_experts_per_token", &a->moe.top_k, err));
-    CSN_TRY(u32_of(c, "n_shared_experts", "num_shared_experts", &n_shared, err));
-    CSN_TRY(u32_of(c, "n_group", "num_expert_group", &a->moe.n_group, err));
-    CSN_TRY(csn_config_u32(c, "topk_group", &a->moe.topk_group, err));
-    CSN_TRY(csn_config_u32(c, "moe_intermediate_size", &a->moe.moe_intermediate_size, err));
-    CSN_TRY(csn_config_bool(c, "norm_topk_prob", &a->moe.norm_topk_prob, err));
-    CSN_TRY(csn_config_bool(c, "moe_renormalize", &a->moe.norm_topk_prob, err));
-    a->moe.routed_scaling_factor = 1.0;
-    CSN_TRY(csn_config_f64(c, "routed_scaling_factor", &a->moe.routed_scaling_factor, err));
-    CSN_TRY(read_method(c, is_sigmoid, a, err));
-    ignore_keys(c);
-    return csn_arch_grouped_moe(a, is_sigmoid, n_shared, c->section, err);
-}
-
-caisson_status csn_arch_grouped_moe(csn_arch *a, bool is_sigmoid, uint32_t n_shared,
-                                    const char *section, caisson_error *err) {
+/* Checks what the source says of experts and sets what follows from it; n_shared experts of the
+ * routed ones' width run always. */
+static caisson_status finish_moe(csn_arch *a, bool is_sigmoid, uint32_t n_shared,
+                                 const char *section, caisson_error *err) {
     if (a->moe.n_experts == 0 || a->moe.n_experts > 1 << 16 || a->moe.top_k == 0 ||
         a->moe.top_k > a->moe.n_experts || a->moe.moe_intermediate_size == 0 || n_shared > 64) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = section, .tensor = CSN_STR("experts"),
@@ -171,6 +155,24 @@ caisson_status csn_arch_grouped_moe(csn_arch *a, bool is_sigmoid, uint32_t n_sha
     a->moe.has_shared = n_shared != 0;
     a->moe.shared_expert_intermediate_size = n_shared * a->moe.moe_intermediate_size;
     return CAISSON_OK;
+}
+
+caisson_status csn_config_grouped_moe(csn_config *c, bool is_sigmoid, csn_arch *a,
+                                      caisson_error *err) {
+    uint32_t n_shared = 0;
+    CSN_TRY(u32_of(c, "n_routed_experts", "num_experts", &a->moe.n_experts, err));
+    CSN_TRY(u32_of(c, "num_experts_per_tok", "num_experts_per_token", &a->moe.top_k, err));
+    CSN_TRY(u32_of(c, "n_shared_experts", "num_shared_experts", &n_shared, err));
+    CSN_TRY(u32_of(c, "n_group", "num_expert_group", &a->moe.n_group, err));
+    CSN_TRY(csn_config_u32(c, "topk_group", &a->moe.topk_group, err));
+    CSN_TRY(csn_config_u32(c, "moe_intermediate_size", &a->moe.moe_intermediate_size, err));
+    CSN_TRY(csn_config_bool(c, "norm_topk_prob", &a->moe.norm_topk_prob, err));
+    CSN_TRY(csn_config_bool(c, "moe_renormalize", &a->moe.norm_topk_prob, err));
+    a->moe.routed_scaling_factor = 1.0;
+    CSN_TRY(csn_config_f64(c, "routed_scaling_factor", &a->moe.routed_scaling_factor, err));
+    CSN_TRY(read_method(c, is_sigmoid, a, err));
+    ignore_keys(c);
+    return finish_moe(a, is_sigmoid, n_shared, c->section, err);
 }
 
 /* ---- GGUF ---- */
@@ -240,5 +242,5 @@ caisson_status csn_meta_grouped_moe(csn_meta *m, bool norm, csn_arch *a, caisson
     a->moe.routed_scaling_factor = 1.0;
     CSN_TRY(csn_meta_f64(m, "expert_weights_scale", &a->moe.routed_scaling_factor, err));
     CSN_TRY(read_scores(m, &is_sigmoid, err));
-    return csn_arch_grouped_moe(a, is_sigmoid, n_shared, "metadata", err);
+    return finish_moe(a, is_sigmoid, n_shared, "metadata", err);
 }

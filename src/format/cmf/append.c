@@ -211,10 +211,6 @@ caisson_status csn_cmf_append_remove(csn_cmf_append *a, csn_str name, caisson_er
     return CAISSON_OK;
 }
 
-bool csn_cmf_append_is_changed(const csn_cmf_append *a) {
-    return a->has_new_directory || a->has_new_masks || a->has_new_header;
-}
-
 static caisson_status keep(csn_buf *b, csn_str bytes, caisson_error *err) {
     b->len = 0;
     return csn_buf_str(b, bytes, err);

@@ -375,8 +375,6 @@ caisson_status csn_cmf_append_check_same(const csn_cmf_append *a, const csn_cmf 
  */
 caisson_status csn_cmf_append_tensor(csn_cmf_append *a, const csn_cmf_plan_tensor *plan,
                                      const void *bytes, uint64_t nbytes, caisson_error *err);
-/* Whether a tensor was added or removed, or a section given. */
-bool csn_cmf_append_is_changed(const csn_cmf_append *a);
 /* Drops the record of a tensor that the file had; its bytes stay, dead. CAISSON_E_MISSING. */
 caisson_status csn_cmf_append_remove(csn_cmf_append *a, csn_str name, caisson_error *err);
 /* The masks section as it shall be; empty = none. The sparse index, which told of the old masks and

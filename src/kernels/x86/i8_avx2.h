@@ -136,23 +136,6 @@ CSN_INLINE void csn_lanes_of_rows(__m256 v[8]) {
     }
 }
 
-/* Rows whose groups are eight times something plus two (576 columns) would spend a third step on
- * two groups. The last two groups of four rows make one step instead: f[h] holds, for rows 4h to
- * 4h + 3, the terms of lanes 0 and 1, which are added to vectors over rows. */
-CSN_INLINE void csn_add_last_two(__m256 v[8], __m256 f0, __m256 f1) {
-    __m256d even = _mm256_castps_pd(_mm256_shuffle_ps(f0, f1, 0x88)); /* rows 01 45 | 23 67 */
-    __m256d odd = _mm256_castps_pd(_mm256_shuffle_ps(f0, f1, 0xDD));
-    v[0] = _mm256_add_ps(v[0], _mm256_castpd_ps(_mm256_permute4x64_pd(even, 0xD8)));
-    v[1] = _mm256_add_ps(v[1], _mm256_castpd_ps(_mm256_permute4x64_pd(odd, 0xD8)));
-}
-
-/* Two f32 of x for each of four rows. */
-CSN_INLINE __m256 csn_two_scales(const float *xs) {
-    double two;
-    memcpy(&two, xs, sizeof(two));
-    return _mm256_castpd_ps(_mm256_set1_pd(two));
-}
-
 /* Stores the first `n` of eight results. */
 CSN_INLINE void csn_store_rows(float *y, __m256 v, uint64_t n) {
     if (n >= 8) {

@@ -9,7 +9,7 @@
 
 /* ---- mapped text ---- */
 
-void csn_ntext_done(csn_ntext *t) {
+static void ntext_done(csn_ntext *t) {
     csn_buf_free(&t->text);
     csn_free(t->origin);
     csn_free(t->trust);
@@ -279,8 +279,8 @@ caisson_status csn_normalizer_run(const csn_normalizer *n, csn_norm_scratch *s,
 }
 
 void csn_norm_scratch_done(csn_norm_scratch *s) {
-    csn_ntext_done(&s->a);
-    csn_ntext_done(&s->b);
+    ntext_done(&s->a);
+    ntext_done(&s->b);
     csn_cps_free(&s->cps);
     csn_regex_scratch_free(s->regex);
 }

@@ -197,7 +197,6 @@ typedef struct csn_ntext {
     uint8_t *trust;
     size_t cap_map;
 } csn_ntext;
-void csn_ntext_done(csn_ntext *t);
 void csn_ntext_clear(csn_ntext *t);
 caisson_status csn_ntext_put(csn_ntext *t, csn_str bytes, uint32_t origin, uint8_t trust,
                              caisson_error *err);

@@ -338,10 +338,6 @@ caisson_status csn_tokenizer_encode_marked(const csn_tokenizer *t, csn_str text,
 
 /* ---- look-ups ---- */
 
-uint32_t csn_tokenizer_n_vocab(const csn_tokenizer *t) {
-    return t->n_vocab;
-}
-
 static const csn_added_token *added_of(const csn_tokenizer *t, int32_t id) {
     return id < 0 || (uint32_t)id >= t->n_vocab || t->added_of[id] == 0
                ? NULL

@@ -67,7 +67,6 @@ caisson_status csn_detok_feed(csn_detok *d, int32_t id, csn_buf *out, caisson_er
 caisson_status csn_detok_flush(csn_detok *d, csn_buf *out, caisson_error *err);
 void csn_detok_free(csn_detok *d);
 
-uint32_t csn_tokenizer_n_vocab(const csn_tokenizer *t); /* highest id + 1 */
 /* The token's own text (byte-level alphabet and U+2581 as in the file), good until free; false for
  * a hole in the ids. */
 bool csn_tokenizer_token(const csn_tokenizer *t, int32_t id, csn_str *ret);
