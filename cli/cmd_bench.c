@@ -113,14 +113,7 @@ static int print_result(const job *j, const caisson_model *model, const result *
     csn_jw_put_bool(&w, "cpu_has_fma", csn_cpu_has_fma());
     cli_put_stats(&w, model);
     csn_jw_object_end(&w);
-    int rc = CLI_OK;
-    if (csn_jw_end(&w) == CAISSON_OK) {
-        printf("%s\n", out.ptr);
-    } else {
-        rc = cli_fail(j->args, &err);
-    }
-    csn_buf_free(&out);
-    return rc;
+    return cli_put_json(j->args, &w, &out, &err);
 }
 
 /* A linear congruential generator (Knuth's MMIX constants), seed 1: the same tokens everywhere. */

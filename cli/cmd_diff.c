@@ -116,11 +116,6 @@ static void print_human(const csn_jval *root) {
            cli_bytes_text(csn_jval_number_of(t, "shared_bytes"), shared, sizeof(shared)));
 }
 
-static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
-    cli_progress_show(ctx, stage, done, total);
-    return !cli_interrupted();
-}
-
 static int compare(const cli_args *args, caisson_file *a, caisson_file *b) {
     caisson_error err;
     caisson_text text = {0};
@@ -129,7 +124,7 @@ static int compare(const cli_args *args, caisson_file *a, caisson_file *b) {
     csn_json *doc = NULL;
     caisson_diff_options o = {.struct_size = sizeof(o),
                               .no_values = cli_has(args, "no-values"),
-                              .on_progress = on_progress,
+                              .on_progress = cli_on_progress,
                               .ctx = &progress};
     cli_progress_init(&progress, "", false);
     caisson_status status = caisson_file_diff(a, b, &o, &is_equal, &text, &err);

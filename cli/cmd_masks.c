@@ -107,11 +107,6 @@ static int read_text(const cli_args *args, char **ret, size_t *ret_n) {
     return cli_read_text(args, path, MAX_INPUT, ret, ret_n);
 }
 
-static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
-    cli_progress_show(ctx, stage, done, total);
-    return !cli_interrupted();
-}
-
 static int make(const cli_args *args, const char *path, const char *name) {
     char *text = NULL;
     size_t n = 0;
@@ -133,7 +128,7 @@ static int make(const cli_args *args, const char *path, const char *name) {
         .replace = cli_has(args, "force"),
         .make_default = cli_has(args, "default"),
         .n_threads = (uint32_t)cli_int(args, "threads", 0),
-        .on_progress = on_progress,
+        .on_progress = cli_on_progress,
         .ctx = &progress,
     };
     cli_progress_init(&progress, "tokens", false);
@@ -153,7 +148,7 @@ static int make(const cli_args *args, const char *path, const char *name) {
         return cli_put_json(args, &w, &out, &err);
     }
     cli_put(csn_str_from(name));
-    printf(": made, %.1f %% of neurons and experts is off", (double)sparsity * 100);
+    printf(": made, %.1f %% of neurons and experts are off", (double)sparsity * 100);
     if (o.head_sparsity > 0) {
         printf(", and up to %.1f %% of each layer's heads", (double)o.head_sparsity * 100);
     }
@@ -294,8 +289,8 @@ const cli_command cli_cmd_masks = {
         "A task mask switches layers, heads, neurons and experts off; the commands that run a "
         "model take --task NAME (none = dense). The star marks the file's default task. show "
         "prints what is on in each layer. make runs a text through the model and switches off what "
-        "adds "
-        "least to its layers' output; measure compares the perplexity of a held-out text with and "
+        "adds least to its layers' output; measure compares the perplexity of a held-out text with "
+        "and "
         "without the mask and writes both into the file, with the text's SHA-256; a mask that "
         "nobody measured warns when it is used. Both, and remove, grow the file behind its end: "
         "caisson compact drops what is dead.",

@@ -42,14 +42,7 @@ static int print_json(const cli_args *args, const caisson_memory_plan *p) {
         csn_jw_null(&w);
     }
     csn_jw_object_end(&w);
-    int rc = CLI_OK;
-    if (csn_jw_end(&w) == CAISSON_OK) {
-        printf("%s\n", out.ptr);
-    } else {
-        rc = cli_fail(args, &err);
-    }
-    csn_buf_free(&out);
-    return rc;
+    return cli_put_json(args, &w, &out, &err);
 }
 
 static void print_bytes(const char *what, uint64_t bytes, const char *note) {

@@ -39,14 +39,7 @@ static int print_result(const cli_args *args, const caisson_score *t, bool has_k
         csn_jw_put_f64(&w, "same_argmax", same);
     }
     csn_jw_object_end(&w);
-    int rc = CLI_OK;
-    if (csn_jw_end(&w) == CAISSON_OK) {
-        printf("%s\n", out.ptr);
-    } else {
-        rc = cli_fail(args, &err);
-    }
-    csn_buf_free(&out);
-    return rc;
+    return cli_put_json(args, &w, &out, &err);
 }
 
 /* The model of --kl and its session: --kl-compute, KV cache in f32. */

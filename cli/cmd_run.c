@@ -174,14 +174,7 @@ static int print_json(job *j, const caisson_model *model, const caisson_generati
         cli_trace_put(&j->trace, &w);
     }
     csn_jw_object_end(&w);
-    int rc = CLI_OK;
-    if (csn_jw_end(&w) == CAISSON_OK) {
-        printf("%s\n", out.ptr);
-    } else {
-        rc = cli_fail(j->args, &err);
-    }
-    csn_buf_free(&out);
-    return rc;
+    return cli_put_json(j->args, &w, &out, &err);
 }
 
 static void show_prompt(const job *j, const char *text, size_t n) {

@@ -6,16 +6,11 @@
 #include "open.h"
 #include "term.h"
 
-static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
-    cli_progress_show(ctx, stage, done, total);
-    return !cli_interrupted();
-}
-
 static int run(const cli_args *args) {
     for (size_t i = 0; i < args->n_positional; i++) {
         cli_progress progress;
         caisson_sign_options o = {
-            .struct_size = sizeof(o), .on_progress = on_progress, .ctx = &progress};
+            .struct_size = sizeof(o), .on_progress = cli_on_progress, .ctx = &progress};
         caisson_public_key key;
         caisson_error err;
         cli_progress_init(&progress, "B", false);

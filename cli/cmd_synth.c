@@ -7,11 +7,6 @@
 #include "open.h"
 #include "term.h"
 
-static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
-    cli_progress_show(ctx, stage, done, total);
-    return !cli_interrupted();
-}
-
 /* The words of one column of the table of families and sizes, each once. */
 static const char *choice(unsigned i, bool is_size) {
     const char *words[2];
@@ -54,7 +49,7 @@ static int run(const cli_args *args) {
         .quant = cli_text(args, "quant", NULL),
         .n_threads = (uint32_t)cli_int(args, "threads", 0),
         .overwrite = cli_has(args, "force"),
-        .on_progress = on_progress,
+        .on_progress = cli_on_progress,
         .ctx = &progress,
     };
     caisson_error err;

@@ -157,13 +157,10 @@ static int run(const cli_args *args) {
     }
     csn_jw_array_end(&w);
     if (rc == CLI_OK && j.json != NULL) {
-        if (csn_jw_end(&w) == CAISSON_OK) {
-            printf("%s\n", out.ptr);
-        } else {
-            rc = cli_fail(args, &err);
-        }
+        rc = cli_put_json(args, &w, &out, &err);
+    } else {
+        csn_buf_free(&out);
     }
-    csn_buf_free(&out);
     return rc != CLI_OK ? rc : all_valid ? CLI_OK : CLI_FAILED;
 }
 

@@ -43,11 +43,6 @@ int cli_size(const cli_args *args, const char *option, uint64_t *ret) {
                            option, text);
 }
 
-static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
-    cli_progress_show(ctx, stage, done, total);
-    return !cli_interrupted();
-}
-
 /* What was written: `target`, or the first of its shards; malloc'd. */
 static char *first_file(const char *target, uint32_t n_files) {
     size_t n = strlen(target) + sizeof("-00001-of-00001.cmf");
@@ -93,7 +88,7 @@ int cli_rewrite(const cli_args *args, const char *source, const char *target,
     caisson_rewrite_options o = {.struct_size = sizeof(o),
                                  .overwrite = cli_has(args, "force"),
                                  .shard_max_bytes = shard_max_bytes,
-                                 .on_progress = on_progress,
+                                 .on_progress = cli_on_progress,
                                  .ctx = &progress};
     if (target != NULL && shard_max_bytes == 0) {
         int rc = cli_check_target(args, target);

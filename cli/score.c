@@ -4,17 +4,12 @@
 #include "open.h"
 #include "term.h"
 
-static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
-    cli_progress_show(ctx, stage, done, total);
-    return !cli_interrupted();
-}
-
 int cli_score_text(const cli_args *args, caisson_session *session, caisson_session *base,
                    const char *text, size_t n, caisson_score *ret) {
     caisson_error err;
     cli_progress progress;
     caisson_score_options o = {
-        .struct_size = sizeof(o), .on_progress = on_progress, .ctx = &progress};
+        .struct_size = sizeof(o), .on_progress = cli_on_progress, .ctx = &progress};
     cli_progress_init(&progress, "tokens", false);
     caisson_status status = caisson_score_text(session, base, text, n, &o, ret, &err);
     cli_progress_end(&progress);

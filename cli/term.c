@@ -216,3 +216,8 @@ void cli_progress_end(cli_progress *p) {
         p->drawn = false;
     }
 }
+
+bool cli_on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
+    cli_progress_show(ctx, stage, done, total);
+    return !cli_interrupted();
+}

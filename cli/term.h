@@ -51,6 +51,9 @@ void cli_progress_show(cli_progress *p, const char *stage, uint64_t done, uint64
 /* Not before a second has passed since init: only where the wait is long enough to wonder. */
 void cli_progress_show_late(cli_progress *p, const char *stage, uint64_t done, uint64_t total);
 void cli_progress_end(cli_progress *p); /* clears the bar */
+/* The on_progress of the library's options with a cli_progress as its ctx: shows it, and stops at
+ * Ctrl-C. */
+bool cli_on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total);
 
 /* "12.3 MB", "512 B" into buf; returns buf. */
 const char *cli_bytes_text(uint64_t bytes, char *buf, size_t n);
