@@ -395,13 +395,14 @@ caisson_status csn_tf_percent(trun *r, const tstr *format, tval args, tval *ret)
         CSN_TRY(csn_tb_put_sub(r, &b, format, clean, i - clean));
         i++;
         tval value = {0};
+        size_t start = i;
         if (i < f.len && f.ptr[i] == '(') {
             CSN_TRY(percent_key(&p, format, &i, &value));
         }
         tspec s;
         CSN_TRY(percent_spec(&p, f, &i, &s));
-        if (s.type == '%') {
-            CSN_TRY(csn_tb_put_sub(r, &b, format, i - 1, 1));
+        if (s.type == '%' && i == start + 1) {
+            CSN_TRY(csn_tb_put_sub(r, &b, format, start, 1));
         } else {
             if (value.kind == V_MISSING) {
                 CSN_TRY(next_arg(&p, &value));

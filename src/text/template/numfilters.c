@@ -24,19 +24,38 @@ caisson_status csn_f_abs(trun *r, const tcall *c, tval *ret) {
     return csn_tv_negate(r, is_negative ? CSN_OP_NEGATE : CSN_OP_PLUS, c->self, ret);
 }
 
+/* Python's int() and float() take the digits of any script and pass over blanks at both ends, but
+ * not over the four separators among the control characters. *ret is the text in ASCII, '?' for
+ * what no number holds, and has a final '\0'. */
+static caisson_status number_text(trun *r, csn_str s, char **ret, size_t *ret_len) {
+    char *t;
+    size_t n = 0;
+    size_t len = 0;
+    CSN_TRY(csn_tr_charge_bytes(r, s.len));
+    CSN_TRY(TR_NEW(r, s.len + 1, &t));
+    for (size_t i = 0; i < s.len;) {
+        uint32_t cp = 0;
+        size_t k = csn_utf8_decode(s, i, &cp);
+        i += k > 0 ? k : 1;
+        if (csn_py_is_space(cp) && !(cp >= 0x1c && cp <= 0x1f)) {
+            t[n] = ' ';
+            n += n > 0;
+            continue;
+        }
+        int digit = csn_py_decimal(cp);
+        t[n++] = (char)(digit >= 0 ? '0' + digit : cp > 0 && cp < 0x80 ? (int)cp : '?');
+        len = n;
+    }
+    t[len] = '\0';
+    *ret = t;
+    *ret_len = len;
+    return CAISSON_OK;
+}
+
 /* A string that Python's int(s, base) takes. */
 static bool parse_int(csn_str s, int64_t base, int64_t *ret, bool *ret_over) {
     size_t i = 0;
     size_t end = s.len;
-    uint32_t cp;
-    size_t k;
-    while ((k = csn_utf8_decode(s, i, &cp)) > 0 && csn_py_is_space(cp)) {
-        i += k;
-    }
-    while (end > i && (unsigned char)s.ptr[end - 1] < 0x80 &&
-           csn_py_is_space((unsigned char)s.ptr[end - 1])) {
-        end--;
-    }
     bool is_negative = i < end && s.ptr[i] == '-';
     i += i < end && (s.ptr[i] == '-' || s.ptr[i] == '+');
     if (i + 1 < end && s.ptr[i] == '0') {
@@ -71,35 +90,34 @@ static bool parse_int(csn_str s, int64_t base, int64_t *ret, bool *ret_over) {
     return is_any;
 }
 
-/* A string that Python's float(s) takes. */
-static bool parse_float(csn_str s, double *ret) {
-    char t[FLOAT_TEXT];
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+/* A string that Python's float(s) takes. Drops the '_' between digits from t. */
+static bool parse_float(char *t, double *ret) {
     size_t n = 0;
-    size_t i = 0;
-    size_t end = s.len;
-    while (i < end && csn_py_is_space((unsigned char)s.ptr[i])) {
-        i++;
-    }
-    while (end > i && csn_py_is_space((unsigned char)s.ptr[end - 1])) {
-        end--;
-    }
-    for (; i < end; i++) {
-        char ch = s.ptr[i];
-        bool is_digit = ch >= '0' && ch <= '9';
-        if (ch == '_' && n > 0 && i + 1 < end && t[n - 1] >= '0' && t[n - 1] <= '9' &&
-            s.ptr[i + 1] >= '0' && s.ptr[i + 1] <= '9') {
+    for (size_t i = 0; t[i] != '\0'; i++) {
+        if (t[i] == '_' && i > 0 && is_digit(t[i - 1]) && is_digit(t[i + 1])) {
             continue;
         }
-        if (n + 1 == sizeof(t) || (!is_digit && strchr("+-.eEinfatyINFATY", ch) == NULL) ||
-            ch == '\0') {
+        if (!is_digit(t[i]) && strchr("+-.eEinfatyINFATY", t[i]) == NULL) {
             return false;
         }
-        t[n++] = ch;
+        t[n++] = t[i];
     }
     t[n] = '\0';
     char *stop;
     *ret = strtod(t, &stop);
     return n > 0 && *stop == '\0';
+}
+
+static caisson_status read_float(trun *r, csn_str s, bool *ret_is_float, double *ret) {
+    char *text;
+    size_t len;
+    CSN_TRY(number_text(r, s, &text, &len));
+    *ret_is_float = parse_float(text, ret);
+    return CAISSON_OK;
 }
 
 static caisson_status from_double(trun *r, double f, tval *ret) {
@@ -115,6 +133,8 @@ caisson_status csn_f_int(trun *r, const tcall *c, tval *ret) {
     int64_t v = 0;
     bool is_over;
     double f;
+    char *text;
+    size_t len;
     *ret = c->arg[0].kind == V_MISSING ? csn_tv_int(0) : c->arg[0];
     if (c->arg[1].kind != V_MISSING) { /* a base that is no integer never parses */
         base = csn_tv_is_int(c->arg[1]) ? csn_tv_as_int(c->arg[1]) : 1;
@@ -129,13 +149,14 @@ caisson_status csn_f_int(trun *r, const tcall *c, tval *ret) {
         }
         break;
     case V_STR:
+        CSN_TRY(number_text(r, csn_tv_bytes(c->self), &text, &len));
         if ((base == 0 || (base >= 2 && base <= 36)) &&
-            parse_int(csn_tv_bytes(c->self), base, &v, &is_over)) {
+            parse_int(csn_str_make(text, len), base, &v, &is_over)) {
             if (is_over) {
                 return csn_tr_fail(r, "int: the text's integer does not fit into 64 bits");
             }
             *ret = csn_tv_int(v);
-        } else if (parse_float(csn_tv_bytes(c->self), &f) && isfinite(f)) {
+        } else if (parse_float(text, &f) && isfinite(f)) {
             CSN_TRY(from_double(r, f, ret));
         }
         break;
@@ -147,14 +168,16 @@ caisson_status csn_f_int(trun *r, const tcall *c, tval *ret) {
 
 caisson_status csn_f_float(trun *r, const tcall *c, tval *ret) {
     double f;
+    bool is_float;
     *ret = c->arg[0].kind == V_MISSING ? csn_tv_float(0) : c->arg[0];
     if (c->self.kind == V_UNDEF) {
         return csn_tv_undef_fail(r, c->self);
     }
     if (csn_tv_is_number(c->self)) {
         *ret = csn_tv_float(csn_tv_as_double(c->self));
-    } else if (c->self.kind == V_STR && parse_float(csn_tv_bytes(c->self), &f)) {
-        *ret = csn_tv_float(f);
+    } else if (c->self.kind == V_STR) {
+        CSN_TRY(read_float(r, csn_tv_bytes(c->self), &is_float, &f));
+        *ret = is_float ? csn_tv_float(f) : *ret;
     }
     ret->is_tainted |= csn_tv_is_tainted(c->self);
     return CAISSON_OK;
@@ -180,6 +203,9 @@ static caisson_status round_common(trun *r, tval v, int64_t digits, tval *ret) {
             }
             i = low;
         } else if (digits <= -19) {
+            if (digits == -19 && (i > 5000000000000000000 || i < -5000000000000000000)) {
+                return csn_tr_fail(r, "round: the result does not fit into 64 bits");
+            }
             i = 0;
         }
         *ret = csn_tv_int(i);
@@ -246,26 +272,34 @@ caisson_status csn_f_filesizeformat(trun *r, const tcall *c, tval *ret) {
     static const char units[] = "kMGTPEZY";
     bool is_binary;
     double f;
-    char t[64];
+    char t[FLOAT_TEXT];
     CSN_TRY(csn_filter_bool_arg(r, c->arg[0], &is_binary));
-    if (csn_tv_is_number(c->self)) {
+    bool is_float = csn_tv_is_number(c->self);
+    if (is_float) {
         f = csn_tv_as_double(c->self);
-    } else if (c->self.kind != V_STR || !parse_float(csn_tv_bytes(c->self), &f)) {
+    } else if (c->self.kind == V_STR) {
+        CSN_TRY(read_float(r, csn_tv_bytes(c->self), &is_float, &f));
+    }
+    if (!is_float) {
         return csn_tr_fail(r, "could not convert to float");
     }
     double base = is_binary ? 1024 : 1000;
+    if (isinf(f) && f < 0) {
+        return csn_tr_fail(r, "cannot convert float infinity to integer");
+    }
     if (f == 1) {
         snprintf(t, sizeof(t), "1 Byte");
     } else if (f < base) {
         snprintf(t, sizeof(t), "%.0f Bytes", trunc(f));
     } else {
-        double unit = base * base;
+        long double unit =
+            (long double)base * base; /* 1000^8, an integer in Python, is no double */
         size_t i = 0;
-        for (; i + 1 < sizeof(units) - 1 && f >= unit; i++) {
+        for (; i + 1 < sizeof(units) - 1 && !(f < unit); i++) {
             unit *= base;
         }
         char first = units[i];
-        snprintf(t, sizeof(t), "%.1f %c%s", base * f / unit,
+        snprintf(t, sizeof(t), "%.1f %c%s", base * f / (double)unit,
                  is_binary && first == 'k' ? 'K' : first, is_binary ? "iB" : "B");
     }
     return csn_ts_copy(r, csn_str_from(t), !csn_tv_is_tainted(c->self), ret);

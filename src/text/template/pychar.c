@@ -82,6 +82,17 @@ bool csn_py_is_alpha(uint32_t cp) {
 bool csn_py_is_decimal(uint32_t cp) {
     return csn_unicode_category(cp) == CSN_UC('N', 'd');
 }
+/* Unicode's decimal digits come in tens from 0 to 9, some tens right behind others. */
+int csn_py_decimal(uint32_t cp) {
+    if (!csn_py_is_decimal(cp)) {
+        return -1;
+    }
+    uint32_t first = cp;
+    while (csn_py_is_decimal(first - 1)) {
+        first--;
+    }
+    return (int)((cp - first) % 10);
+}
 bool csn_py_is_digit(uint32_t cp) {
     return csn_py_is_decimal(cp) || IN(extra_digit, cp);
 }

@@ -13,6 +13,7 @@ bool csn_py_is_name_start(uint32_t cp);
 bool csn_py_is_name_part(uint32_t cp);
 bool csn_py_is_alpha(uint32_t cp);
 bool csn_py_is_decimal(uint32_t cp);
+int csn_py_decimal(uint32_t cp); /* its value, -1 = no decimal digit */
 bool csn_py_is_digit(uint32_t cp);
 bool csn_py_is_numeric(uint32_t cp);
 bool csn_py_is_upper(uint32_t cp);

@@ -111,9 +111,15 @@ caisson_status csn_f_reverse(trun *r, const tcall *c, tval *ret) {
 static caisson_status batches(trun *r, const tcall *c, tlist *l) {
     tval *items;
     size_t n;
-    /* jinja2 only asks whether a row's length equals it: what never does gives one row. */
-    double size = csn_tv_is_number(c->arg[0]) ? csn_tv_as_double(c->arg[0]) : 0;
+    /* jinja2 only asks whether a row's length equals it: what never does gives one row, and 0,
+     * which the first row's does, an empty row before that. */
+    double size = csn_tv_is_number(c->arg[0]) ? csn_tv_as_double(c->arg[0]) : -1;
     CSN_TRY(csn_tv_items(r, c->self, &items, &n));
+    if (size == 0 && n > 0) {
+        tval empty;
+        CSN_TRY(csn_tv_list(r, 0, V_LIST, &empty));
+        CSN_TRY(csn_tv_push(r, l, empty));
+    }
     bool fills = c->arg[1].kind != V_MISSING && c->arg[1].kind != V_NONE;
     if (fills && !csn_tv_is_int(c->arg[0]) && n > 0) {
         return csn_tr_fail(r, "batch: rows are filled to an integer, not to %s",
@@ -320,17 +326,21 @@ static caisson_status keyed(trun *r, tval v, tval path, tval deflt, bool is_sens
     return CAISSON_OK;
 }
 
-/* sort(attribute="a,b.c"): the key is the list of the values. */
-static caisson_status multi_key(trun *r, tval item, tval paths, bool is_sensitive, tval *ret) {
+/* What sort compares is a list, of one value or, for attribute="a,b.c", of several: "<" is asked
+ * only of what differs, so that equal values without an order (none, undefined, objects) are no
+ * error. */
+static caisson_status sort_key(trun *r, tval item, tval paths, bool is_sensitive, tval *ret) {
     tlist l = {0};
-    csn_str all = csn_tv_bytes(paths);
+    csn_str all = paths.kind == V_STR ? csn_tv_bytes(paths) : (csn_str){0};
     size_t from = 0;
     for (;;) {
         size_t comma = csn_ts_find(all, CSN_STR(","), from);
         size_t end = comma == SIZE_MAX ? all.len : comma;
-        tval path;
+        tval path = paths;
         tval key;
-        CSN_TRY(csn_ts_sub(r, paths.u.s, from, end - from, &path));
+        if (paths.kind == V_STR) {
+            CSN_TRY(csn_ts_sub(r, paths.u.s, from, end - from, &path));
+        }
         CSN_TRY(csn_tv_attr_path(r, item, path, (tval){0}, &key));
         CSN_TRY(fold(r, key, is_sensitive, &key));
         CSN_TRY(csn_tv_push(r, &l, key));
@@ -347,14 +357,11 @@ caisson_status csn_f_sort(trun *r, const tcall *c, tval *ret) {
     tval *items;
     tval *keys;
     size_t n;
-    tval path = c->arg[2];
-    bool is_multi = path.kind == V_STR && memchr(path.u.s->p, ',', path.u.s->len) != NULL;
     CSN_TRY(csn_filter_bool_arg(r, c->arg[0], &is_reverse));
     CSN_TRY(csn_filter_bool_arg(r, c->arg[1], &is_sensitive));
-    CSN_TRY(keyed(r, c->self, is_multi ? (tval){0} : path, (tval){0}, is_sensitive || is_multi,
-                  &items, &keys, &n));
-    for (size_t i = 0; i < n && is_multi; i++) {
-        CSN_TRY(multi_key(r, items[i], path, is_sensitive, &keys[i]));
+    CSN_TRY(keyed(r, c->self, (tval){0}, (tval){0}, true, &items, &keys, &n));
+    for (size_t i = 0; i < n; i++) {
+        CSN_TRY(sort_key(r, items[i], c->arg[2], is_sensitive, &keys[i]));
     }
     CSN_TRY(csn_tv_sort(r, items, keys, n, is_reverse));
     tlist l = {.items = items, .n = n};
