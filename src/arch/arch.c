@@ -5,11 +5,13 @@
 
 #include <math.h>
 
+#include "caisson/limits.h"
+
 #define REQ CSN_JF_REQUIRED
 #define OPT CSN_JF_NULLABLE
 #define U32(member, key, flags) CSN_JFIELD(csn_arch, member, key, CSN_JT_U32, flags)
 #define F32(member, key, flags) CSN_JFIELD(csn_arch, member, key, CSN_JT_F32, flags)
-#define F64(member, key, flags) CSN_JFIELD(csn_arch, member, key, CSN_JT_F64, flags)
+#define F64(member, key, flags) CSN_JFIELD(csn_arch, member, key, CSN_JT_F64_AS_F32, flags)
 #define BOOL(member, key, flags) CSN_JFIELD(csn_arch, member, key, CSN_JT_BOOL, flags)
 
 /* Facts 2.3. "Option" keys accept null, keys with a plain default do not. */
@@ -293,8 +295,9 @@ static caisson_status read_objects(const csn_jval *o, csn_arena *arena, csn_arch
             csn_jfields_read(v, csn_yarn_fields, CSN_YARN_N_FIELDS, "arch.yarn", a, &seen, err));
         a->yarn.present = true;
         a->yarn.has_mscale_all_dim = (seen >> 5 & 1) != 0;
-        if (!(a->yarn.factor > 0) || a->yarn.original_max_position_embeddings == 0) {
-            return fail(err, "yarn", "factor or original length is not positive", "above 0");
+        if (!(a->yarn.factor > 0 && a->yarn.attention_factor > 0) ||
+            a->yarn.original_max_position_embeddings == 0) {
+            return fail(err, "yarn", "a factor or the original length is not positive", "above 0");
         }
     }
     v = csn_jval_get(o, "mla");
@@ -377,6 +380,10 @@ static caisson_status check_counts(const csn_arch *a, caisson_error *err) {
                         .what = "too many layers (times loops)",
                         CSN_VALUES(CSN_ARCH_MAX_LAYERS, (uint64_t)a->n_layers * a->num_loops));
     }
+    if (a->vocab_size > CAISSON_MAX_TOKENS) { /* each token has a logit, with or without a row */
+        return CSN_FAIL(err, CAISSON_E_LIMIT, .tensor = CSN_STR("arch.vocab_size"),
+                        .what = "too many tokens", CSN_VALUES(CAISSON_MAX_TOKENS, a->vocab_size));
+    }
     if (a->n_heads % a->n_kv_heads != 0) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = CSN_STR("arch.num_kv_heads"),
                         .what = "does not divide num_attention_heads",
@@ -409,8 +416,8 @@ static caisson_status check_factors(const csn_jval *o, caisson_error *err) {
     };
     for (size_t i = 0; i < sizeof(positive) / sizeof(positive[0]); i++) {
         double d = 0;
-        if (csn_jval_f64(csn_jval_get(o, positive[i]), &d) && !(d > 0)) {
-            return fail(err, positive[i], "not positive", "above 0");
+        if (csn_jval_f64(csn_jval_get(o, positive[i]), &d) && !((float)d > 0)) {
+            return fail(err, positive[i], "not positive in f32", "above 0");
         }
     }
     double eps = 0;

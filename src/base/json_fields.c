@@ -38,6 +38,7 @@ static const char *const type_names[] = {
     [CSN_JT_U64] = "an integer from 0 to 18446744073709551615",
     [CSN_JT_F32] = "a number that f32 can hold",
     [CSN_JT_F64] = "a number",
+    [CSN_JT_F64_AS_F32] = "a number that f32 can hold",
     [CSN_JT_OBJECT] = "an object",
     [CSN_JT_ARRAY] = "an array",
 };
@@ -82,7 +83,8 @@ static bool store(csn_jtype type, const csn_jval *v, void *to) {
         size = sizeof(x.f32);
         break;
     case CSN_JT_F64:
-        is_right = csn_jval_f64(v, &d) && isfinite(d);
+    case CSN_JT_F64_AS_F32:
+        is_right = csn_jval_f64(v, &d) && (type == CSN_JT_F64 ? isfinite(d) : isfinite((float)d));
         x.f64 = d;
         size = sizeof(x.f64);
         break;

@@ -16,16 +16,17 @@
 #include "base/json.h"
 
 typedef enum csn_jtype {
-    CSN_JT_ANY,    /* const csn_jval *, any value */
-    CSN_JT_STR,    /* csn_str, good as long as the document */
-    CSN_JT_BOOL,   /* bool */
-    CSN_JT_U32,    /* uint32_t, an integer below 2^31 */
-    CSN_JT_ID,     /* uint32_t, any that fits */
-    CSN_JT_U64,    /* uint64_t */
-    CSN_JT_F32,    /* float, finite */
-    CSN_JT_F64,    /* double, finite */
-    CSN_JT_OBJECT, /* const csn_jval * */
-    CSN_JT_ARRAY   /* const csn_jval * */
+    CSN_JT_ANY,        /* const csn_jval *, any value */
+    CSN_JT_STR,        /* csn_str, good as long as the document */
+    CSN_JT_BOOL,       /* bool */
+    CSN_JT_U32,        /* uint32_t, an integer below 2^31 */
+    CSN_JT_ID,         /* uint32_t, any that fits */
+    CSN_JT_U64,        /* uint64_t */
+    CSN_JT_F32,        /* float, finite */
+    CSN_JT_F64,        /* double, finite */
+    CSN_JT_F64_AS_F32, /* double that is finite as a float too: it is computed with as one */
+    CSN_JT_OBJECT,     /* const csn_jval * */
+    CSN_JT_ARRAY       /* const csn_jval * */
 } csn_jtype;
 
 enum { CSN_JF_REQUIRED = 1, CSN_JF_NULLABLE = 2 };

@@ -169,7 +169,7 @@ static caisson_status check_arch(const csn_arch *a, caisson_error *err) {
         return refuse(err, "global_head_dim",
                       "this build does not run global layers of another geometry");
     }
-    if (a->hidden_act == CSN_ACT_SITU && !(situ_beta(a) > 0.0)) {
+    if (a->hidden_act == CSN_ACT_SITU && !((float)situ_beta(a) > 0.0f)) {
         return refuse(err, "activation_situ_beta", "SiTU divides by it: it must be above 0");
     }
     return CAISSON_OK;

@@ -4,6 +4,7 @@
  * Some flags are true by their presence, whatever their value: that is how the existing engine
  * reads them, and how its converter writes them. What the engine passes over although it changes
  * the result (another activation, another router) is refused here. */
+#include "caisson/limits.h"
 #include "format/warp/config_internal.h"
 
 #define F(member, key, type) CSN_JFIELD(struct csn_warp_raw, member, key, type, CSN_JF_NULLABLE)
@@ -29,11 +30,11 @@ static const csn_jfield raw_fields[] = {
     F(topk_group, "topk_group", CSN_JT_U32),
     F(max_position_embeddings, "max_position_embeddings", CSN_JT_U32),
     F(model_max_length, "model_max_length", CSN_JT_U32),
-    F(routed_scaling, "routed_scaling_factor", CSN_JT_F64),
-    F(eps, "rms_norm_eps", CSN_JT_F64),
-    F(rope_theta, "rope_theta", CSN_JT_F64),
-    F(situ_beta, "activation_situ_beta", CSN_JT_F64),
-    F(situ_linear_beta, "activation_situ_linear_beta", CSN_JT_F64),
+    F(routed_scaling, "routed_scaling_factor", CSN_JT_F64_AS_F32),
+    F(eps, "rms_norm_eps", CSN_JT_F64_AS_F32),
+    F(rope_theta, "rope_theta", CSN_JT_F64_AS_F32),
+    F(situ_beta, "activation_situ_beta", CSN_JT_F64_AS_F32),
+    F(situ_linear_beta, "activation_situ_linear_beta", CSN_JT_F64_AS_F32),
     CSN_JFIELD(struct csn_warp_raw, mla_use_nope, "mla_use_nope", CSN_JT_BOOL,
                0), /* null is refused */
     F(hidden_act, "hidden_act", CSN_JT_STR),
@@ -53,7 +54,7 @@ static caisson_status check_ranges(const struct csn_warp_raw *r, caisson_error *
     } counts[] = {
         {"num_hidden_layers", r->n_layers, 1, CSN_WARP_MAX_LAYERS},
         {"hidden_size", r->hidden, 1, 1 << 20},
-        {"vocab_size", r->vocab, 1, 1 << 24},
+        {"vocab_size", r->vocab, 1, CAISSON_MAX_TOKENS},
         {"num_attention_heads", r->n_heads, 1, 1 << 16},
         {"num_experts", r->n_experts, 0, 1 << 16}, /* a record has 16 bits for its number */
         {"num_experts_per_token", r->top_k, is_moe, is_moe ? max_top_k : UINT32_MAX},
@@ -81,7 +82,7 @@ static caisson_status check_ranges(const struct csn_warp_raw *r, caisson_error *
         return csn_warp_refuse(err, CAISSON_E_PARSE, "rms_norm_eps", "out of range",
                                CSN_STR("above 0, below 1"), (csn_str){0});
     }
-    if (!(r->rope_theta > 0)) {
+    if (!((float)r->rope_theta > 0)) {
         return csn_warp_refuse(err, CAISSON_E_PARSE, "rope_theta", "out of range",
                                CSN_STR("above 0"), (csn_str){0});
     }
@@ -95,7 +96,7 @@ static caisson_status read_act(const struct csn_warp_raw *r, csn_arch *a, caisso
         a->has_situ_beta = a->has_situ_linear_beta = true;
         a->activation_situ_beta = r->situ_beta;
         a->activation_situ_linear_beta = r->situ_linear_beta;
-        if (!(r->situ_beta > 0)) { /* a divisor */
+        if (!((float)r->situ_beta > 0)) { /* a divisor */
             return csn_warp_refuse(err, CAISSON_E_PARSE, "activation_situ_beta", "out of range",
                                    CSN_STR("above 0"), (csn_str){0});
         }

@@ -9,8 +9,10 @@ struct kda {
 };
 #define F(member, key, type) CSN_JFIELD(struct kda, member, key, type, CSN_JF_NULLABLE)
 static const csn_jfield kda_fields[] = {
-    F(n_heads, "num_heads", CSN_JT_U32),           F(head_dim, "head_dim", CSN_JT_U32),
-    F(conv, "short_conv_kernel_size", CSN_JT_U32), F(lower_bound, "gate_lower_bound", CSN_JT_F64),
+    F(n_heads, "num_heads", CSN_JT_U32),
+    F(head_dim, "head_dim", CSN_JT_U32),
+    F(conv, "short_conv_kernel_size", CSN_JT_U32),
+    F(lower_bound, "gate_lower_bound", CSN_JT_F64_AS_F32),
     F(layers, "kda_layers", CSN_JT_ARRAY),
 };
 #undef F
@@ -24,11 +26,11 @@ struct yarn {
 static const csn_jfield yarn_fields[] = {
     F(type, "type", CSN_JT_STR),
     F(rope_type, "rope_type", CSN_JT_STR),
-    F(factor, "factor", CSN_JT_F64),
-    F(mscale, "mscale", CSN_JT_F64),
-    F(mscale_all_dim, "mscale_all_dim", CSN_JT_F64),
-    F(beta_fast, "beta_fast", CSN_JT_F64),
-    F(beta_slow, "beta_slow", CSN_JT_F64),
+    F(factor, "factor", CSN_JT_F64_AS_F32),
+    F(mscale, "mscale", CSN_JT_F64_AS_F32),
+    F(mscale_all_dim, "mscale_all_dim", CSN_JT_F64_AS_F32),
+    F(beta_fast, "beta_fast", CSN_JT_F64_AS_F32),
+    F(beta_slow, "beta_slow", CSN_JT_F64_AS_F32),
     F(original, "original_max_position_embeddings", CSN_JT_U32),
 };
 #undef F

@@ -334,6 +334,9 @@ static void senseless_values_are_refused_with_their_key(void **state) {
          CAISSON_E_PARSE},
         {"\"yarn\":{\"factor\":0.0,\"original_max_position_embeddings\":8}", "arch.yarn",
          CAISSON_E_PARSE},
+        {"\"yarn\":{\"factor\":2.0,\"original_max_position_embeddings\":8,"
+         "\"attention_factor\":-1.0}",
+         "arch.yarn", CAISSON_E_PARSE},
         {"\"rope_freq_factors\":[1.0,0.0]", "arch.rope_freq_factors", CAISSON_E_PARSE},
         {"\"rope_freq_factors\":[\"1\"]", "arch.rope_freq_factors", CAISSON_E_PARSE},
         {"\"linear_core\":{\"num_heads\":1}", "arch.linear_core.kind", CAISSON_E_PARSE},
@@ -364,6 +367,83 @@ static void senseless_values_are_refused_with_their_key(void **state) {
             fail_msg("%s: %s", cases[i].extra, caisson_status_name(p.status));
         }
         assert_string_equal(p.err.tensor, cases[i].key);
+        done(&p);
+    }
+}
+
+/* The engine computes in f32: what is infinite there, or no divisor any more, is refused, and kept
+ * to the last bit of its double otherwise. */
+static void numbers_of_f32_alone_are_taken(void **state) {
+    (void)state;
+    static const struct {
+        const char *format, *key;
+        bool is_positive;
+    } keys[] = {
+        {"\"rope_theta\":%s", "rope_theta", true},
+        {"\"rope_local_base_freq\":%s", "rope_local_base_freq", true},
+        {"\"query_pre_attn_scalar\":%s", "query_pre_attn_scalar", true},
+        {"\"final_logit_softcapping\":%s", "final_logit_softcapping", true},
+        {"\"attn_logit_softcapping\":%s", "attn_logit_softcapping", true},
+        {"\"embed_multiplier\":%s", "embed_multiplier", true},
+        {"\"logit_multiplier\":%s", "logit_multiplier", true},
+        {"\"partial_rotary_factor\":%s", "partial_rotary_factor", true},
+        {"\"activation_situ_beta\":%s", "activation_situ_beta", false},
+        {"\"activation_situ_linear_beta\":%s", "activation_situ_linear_beta", false},
+        {"\"kda_gate_lower_bound\":%s", "kda_gate_lower_bound", false},
+        {MOE_OF_8 ",\"routed_scaling_factor\":%s}", "moe.routed_scaling_factor", false},
+    };
+    static const struct {
+        const char *number;
+        bool is_taken, is_taken_as_positive;
+    } values[] = {{"1e39", false, false}, {"1e300", false, false}, {"-1e39", false, false},
+                  {"1e-50", true, false}, {"1e-300", true, false}, {"0.3", true, true}};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        for (size_t k = 0; k < sizeof(values) / sizeof(values[0]); k++) {
+            char extra[160];
+            char text[1024];
+            char key[64];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+            snprintf(extra, sizeof(extra), keys[i].format, values[k].number);
+#pragma GCC diagnostic pop
+            snprintf(text, sizeof(text), "{" BASE ",%s}", extra);
+            snprintf(key, sizeof(key), "arch.%s", keys[i].key);
+            struct parsed p = parse(text);
+            bool is_taken =
+                keys[i].is_positive ? values[k].is_taken_as_positive : values[k].is_taken;
+            if ((p.status == CAISSON_OK) != is_taken) {
+                fail_msg("%s: %s", extra, caisson_status_name(p.status));
+            }
+            if (!is_taken) {
+                ASSERT_STATUS(p.status, CAISSON_E_PARSE);
+                assert_string_equal(p.err.tensor, key);
+            }
+            done(&p);
+        }
+    }
+}
+
+/* Tokens without a row have logits too: a header of some bytes would ask for gigabytes. */
+static void a_vocabulary_has_a_limit(void **state) {
+    (void)state;
+    static const struct {
+        const char *size;
+        caisson_status status;
+    } cases[] = {
+        {"4194304", CAISSON_OK}, {"4194305", CAISSON_E_LIMIT}, {"2147483647", CAISSON_E_LIMIT}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        static const char from[] = "\"vocab_size\":8";
+        static const char base[] = "{" BASE "}";
+        char text[1024];
+        const char *at = strstr(base, from);
+        assert_non_null(at);
+        snprintf(text, sizeof(text), "%.*s\"vocab_size\":%s%s", (int)(at - base), base,
+                 cases[i].size, at + sizeof(from) - 1);
+        struct parsed p = parse(text);
+        ASSERT_STATUS(p.status, cases[i].status);
+        if (p.status != CAISSON_OK) {
+            assert_string_equal(p.err.tensor, "arch.vocab_size");
+        }
         done(&p);
     }
 }
@@ -443,6 +523,8 @@ int main(void) {
         {"null stands where the format lets it (CMF 2)", null_stands_where_the_format_lets_it, NULL,
          NULL, NULL},
         cmocka_unit_test(senseless_values_are_refused_with_their_key),
+        cmocka_unit_test(numbers_of_f32_alone_are_taken),
+        cmocka_unit_test(a_vocabulary_has_a_limit),
         cmocka_unit_test(local_layers_follow_pattern_or_type),
         cmocka_unit_test(rotary_dims_are_even_and_at_least_two),
         cmocka_unit_test(every_failed_allocation_is_told),
