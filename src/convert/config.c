@@ -149,6 +149,18 @@ caisson_status csn_config_f64(csn_config *c, const char *key, double *ret, caiss
     return CAISSON_OK;
 }
 
+caisson_status csn_config_positive(csn_config *c, const char *key, double *ret,
+                                   caisson_error *err) {
+    const csn_jval *v = csn_config_get(c, key);
+    double d = 0;
+    CSN_TRY(csn_config_f64(c, key, &d, err));
+    if (v != NULL && d <= 0) {
+        return fail_type(c, key, "a number above 0", v, err);
+    }
+    *ret = v != NULL ? d : *ret;
+    return CAISSON_OK;
+}
+
 caisson_status csn_config_bool(csn_config *c, const char *key, bool *ret, caisson_error *err) {
     const csn_jval *v = csn_config_get(c, key);
     if (v != NULL && !csn_jval_bool(v, ret)) {

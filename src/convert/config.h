@@ -22,6 +22,8 @@ const csn_jval *csn_config_get(csn_config *c, const char *key);
 /* Leave *ret alone when the key is absent. CAISSON_E_PARSE: another type, or out of range. */
 caisson_status csn_config_u32(csn_config *c, const char *key, uint32_t *ret, caisson_error *err);
 caisson_status csn_config_f64(csn_config *c, const char *key, double *ret, caisson_error *err);
+/* Must be above 0: where 0 would read as "absent", or is divided by. */
+caisson_status csn_config_positive(csn_config *c, const char *key, double *ret, caisson_error *err);
 caisson_status csn_config_bool(csn_config *c, const char *key, bool *ret, caisson_error *err);
 caisson_status csn_config_str(csn_config *c, const char *key, csn_str *ret, caisson_error *err);
 /* An array of finite numbers, or NULL and 0. */

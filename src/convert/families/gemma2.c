@@ -36,7 +36,7 @@ static caisson_status gemma2_config(csn_config *c, csn_arena *arena, csn_arch *a
     CSN_TRY(csn_config_refuse_true(c, "use_bidirectional_attention", err));
     CSN_TRY(csn_config_str(c, "cache_implementation", &cache, err));
     a->query_pre_attn_scalar = 256;
-    CSN_TRY(csn_config_f64(c, "query_pre_attn_scalar", &a->query_pre_attn_scalar, err));
+    CSN_TRY(csn_config_positive(c, "query_pre_attn_scalar", &a->query_pre_attn_scalar, err));
     CSN_TRY(read_cap(c, "attn_logit_softcapping", 50.0, &a->attn_logit_softcapping, err));
     CSN_TRY(read_cap(c, "final_logit_softcapping", 30.0, &a->final_logit_softcapping, err));
     a->sliding_window = WINDOW;

@@ -32,7 +32,7 @@ static caisson_status gemma3_config(csn_config *c, csn_arena *arena, csn_arch *a
     CSN_TRY(csn_config_refuse_true(c, "use_bidirectional_attention", err));
     CSN_TRY(csn_config_str(c, "cache_implementation", &cache, err));
     a->query_pre_attn_scalar = 256;
-    CSN_TRY(csn_config_f64(c, "query_pre_attn_scalar", &a->query_pre_attn_scalar, err));
+    CSN_TRY(csn_config_positive(c, "query_pre_attn_scalar", &a->query_pre_attn_scalar, err));
     CSN_TRY(csn_config_f64(c, "attn_logit_softcapping", &a->attn_logit_softcapping, err));
     CSN_TRY(csn_config_f64(c, "final_logit_softcapping", &a->final_logit_softcapping, err));
     a->sliding_window = WINDOW;
@@ -61,6 +61,9 @@ static caisson_status gemma3_gguf(csn_meta *m, csn_arena *arena, csn_arch *a, ca
     CSN_TRY(csn_meta_u32(m, "mm.tokens_per_image", &n_image, err));
     a->rope_local_base_freq = local_theta;
     CSN_TRY(csn_meta_f64(m, "rope.freq_base_swa", &a->rope_local_base_freq, err));
+    if (a->rope_local_base_freq <= 0) { /* 0 would read as "the same as elsewhere" */
+        return csn_meta_refuse(m, "rope.freq_base_swa", "must be above 0", err);
+    }
     /* Not in the file. The 27B model alone divides by the hidden size a head. */
     a->query_pre_attn_scalar =
         a->n_layers == LAYERS_27B ? a->hidden_size / a->n_heads : a->head_dim;

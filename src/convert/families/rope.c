@@ -88,8 +88,8 @@ static caisson_status read_yarn(csn_config *r, csn_arch *a, caisson_error *err) 
     double factor = 0, attention = 0, mscale = 0, mscale_all = 0, fast = 0, slow = 0;
     bool truncate = true;
     CSN_TRY(csn_config_u32(r, "original_max_position_embeddings", &original, err));
-    CSN_TRY(csn_config_f64(r, "factor", &factor, err));
-    CSN_TRY(csn_config_f64(r, "attention_factor", &attention, err));
+    CSN_TRY(csn_config_positive(r, "factor", &factor, err));
+    CSN_TRY(csn_config_positive(r, "attention_factor", &attention, err));
     CSN_TRY(csn_config_f64(r, "mscale", &mscale, err));
     CSN_TRY(csn_config_f64(r, "mscale_all_dim", &mscale_all, err));
     CSN_TRY(csn_config_f64(r, "beta_fast", &fast, err));
@@ -125,8 +125,8 @@ static caisson_status read_longrope(csn_config *r, uint32_t original, csn_arena 
     CSN_TRY(csn_config_f64s(r, "short_factor", arena, &a->longrope.short_factor, &n_short, err));
     CSN_TRY(csn_config_f64s(r, "long_factor", arena, &a->longrope.long_factor, &n_long, err));
     CSN_TRY(csn_config_u32(r, "original_max_position_embeddings", &in_rope, err));
-    CSN_TRY(csn_config_f64(r, "factor", &factor, err));
-    CSN_TRY(csn_config_f64(r, "attention_factor", &attention, err));
+    CSN_TRY(csn_config_positive(r, "factor", &factor, err));
+    CSN_TRY(csn_config_positive(r, "attention_factor", &attention, err));
     if (n_short != rotary_dim(a) / 2 || n_long != n_short) {
         return CSN_FAIL(
             err, CAISSON_E_PARSE, .section = r->section,
@@ -189,7 +189,7 @@ static caisson_status read_one(csn_config *r, const csn_rope_rules *rules, uint3
 /* The RoPE of sliding layers, nested in rope_parameters: a base of its own, nothing else. */
 static caisson_status read_local(csn_config *r, csn_arch *a, caisson_error *err) {
     csn_str kind = {0};
-    CSN_TRY(csn_config_f64(r, "rope_theta", &a->rope_local_base_freq, err));
+    CSN_TRY(csn_config_positive(r, "rope_theta", &a->rope_local_base_freq, err));
     CSN_TRY(csn_config_str(r, "rope_type", &kind, err));
     if (kind.len > 0 && !csn_str_is(kind, "default")) {
         return csn_config_refuse(r, "rope_type", "scaled RoPE in sliding layers is not supported",
@@ -212,13 +212,16 @@ caisson_status csn_config_rope(csn_config *c, const csn_rope_rules *rules, csn_a
     }
     a->partial_rotary_factor = (float)partial;
     if (rules->local_theta > 0) {
-        CSN_TRY(csn_config_f64(c, "rope_local_base_freq", &a->rope_local_base_freq, err));
+        CSN_TRY(csn_config_positive(c, "rope_local_base_freq", &a->rope_local_base_freq, err));
     }
     if (rules->is_phi) {
         CSN_TRY(csn_config_u32(c, "original_max_position_embeddings", &phi_original, err));
     }
     const csn_jval *scaling = csn_config_get(c, "rope_scaling");
     const csn_jval *params = csn_config_get(c, "rope_parameters");
+    if (scaling != NULL && csn_jval_kind(scaling) != CSN_JSON_OBJECT) {
+        return csn_config_refuse(c, "rope_scaling", "not a JSON object", err);
+    }
     if (csn_jval_len(scaling) > 0) { /* the older key wins when it says something */
         params = scaling;
     }
@@ -232,7 +235,7 @@ caisson_status csn_config_rope(csn_config *c, const csn_rope_rules *rules, csn_a
         return csn_config_refuse(c, "rope_parameters", "RoPE for a kind of layer that is not known",
                                  err);
     }
-    if (csn_jval_kind(local) == CSN_JSON_OBJECT) {
+    if (local != NULL && csn_jval_kind(local) != CSN_JSON_NULL) {
         if (rules->local_theta <= 0) {
             return csn_config_refuse(c, "rope_parameters",
                                      "RoPE that differs by layer is not supported here", err);

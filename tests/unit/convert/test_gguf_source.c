@@ -383,6 +383,29 @@ static void refuses_metadata_it_does_not_understand(void **state) {
     assert_string_equal(err.tensor, "llama.rope.freq_base");
 }
 
+/* 0 would read as "sliding layers turn as the others do". */
+static void a_local_rope_base_of_zero_is_refused(void **state) {
+    (void)state;
+    static const float bases[] = {0.0f, -10000.0f};
+    for (size_t i = 0; i < 2; i++) {
+        caisson_error err = {0};
+        csn_buf b = CSN_BUF_INIT(1 << 16);
+        gb_head(&b, 3, 0, 10);
+        gb_text(&b, "general.architecture", "gemma3");
+        gb_u32(&b, "gemma3.embedding_length", 32);
+        gb_u32(&b, "gemma3.feed_forward_length", 64);
+        gb_u32(&b, "gemma3.block_count", 1);
+        gb_u32(&b, "gemma3.attention.head_count", 2);
+        gb_u32(&b, "gemma3.context_length", 64);
+        gb_f32(&b, "gemma3.attention.layer_norm_rms_epsilon", 1e-5f);
+        gb_u32(&b, "gemma3.vocab_size", 8);
+        gb_text(&b, "tokenizer.ggml.model", "none");
+        gb_f32(&b, "gemma3.rope.freq_base_swa", bases[i]);
+        (void)try_convert(&b, &err);
+        assert_string_equal(err.tensor, "gemma3.rope.freq_base_swa");
+    }
+}
+
 /* What a host with a comma locale converts is what others convert, and errors show a point. */
 static void metadata_ignore_the_locale(void **state) {
     (void)state;
@@ -560,6 +583,7 @@ int main(void) {
         cmocka_unit_test(cuts_as_each_name_says),
         cmocka_unit_test(refuses_vocabularies_it_does_not_know),
         cmocka_unit_test(refuses_metadata_it_does_not_understand),
+        cmocka_unit_test(a_local_rope_base_of_zero_is_refused),
         cmocka_unit_test(metadata_ignore_the_locale),
         cmocka_unit_test(refuses_a_kimi_linear_that_is_not_one),
         cmocka_unit_test(refuses_routers_of_deepseek2_that_it_does_not_know),
