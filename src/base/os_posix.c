@@ -199,6 +199,19 @@ static const csn_file_ops os_file_ops = {
     .close = os_close,
 };
 
+/* A FIFO in the place of the file would hold us until somebody writes into it: opened without
+ * waiting it can be looked at, and refused. */
+static int open_at_once(const char *path, int flags, mode_t mode) {
+    int fd;
+    do {
+        fd = open(path, flags | O_NONBLOCK | O_CLOEXEC, mode);
+    } while (fd < 0 && errno == EINTR);
+    if (fd >= 0) {
+        (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    }
+    return fd;
+}
+
 static caisson_status os_open_direct(csn_file *f, csn_file **ret, caisson_error *err) {
 #ifdef O_DIRECT
     size_t n = strlen(f->path);
@@ -206,9 +219,7 @@ static caisson_status os_open_direct(csn_file *f, csn_file **ret, caisson_error 
     CSN_TRY(csn_alloc(1, sizeof(*direct) + n + 1, (void **)&direct, err));
     memcpy(direct->path, f->path, n + 1);
     direct->base = (csn_file){.ops = &os_file_ops, .path = direct->path};
-    do {
-        direct->fd = open(f->path, O_RDONLY | O_DIRECT | O_CLOEXEC);
-    } while (direct->fd < 0 && errno == EINTR);
+    direct->fd = open_at_once(f->path, O_RDONLY | O_DIRECT, 0);
     if (direct->fd < 0) {
         int e = errno;
         csn_free(direct);
@@ -244,9 +255,7 @@ static caisson_status os_open(csn_fs *fs, const char *path, csn_open_mode mode, 
     os_file *f;
     CSN_TRY(csn_alloc(1, sizeof(*f) + n + 1, (void **)&f, err));
     memcpy(f->path, path, n + 1);
-    do {
-        f->fd = open(path, flags[mode] | O_CLOEXEC, mode == CSN_OPEN_CREATE_PRIVATE ? 0600 : 0644);
-    } while (f->fd < 0 && errno == EINTR);
+    f->fd = open_at_once(path, flags[mode], mode == CSN_OPEN_CREATE_PRIVATE ? 0600 : 0644);
     if (f->fd < 0) {
         caisson_status status =
             fail_io(err, path, (flags[mode] & O_CREAT) != 0 ? "cannot create" : "cannot open");

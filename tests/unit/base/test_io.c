@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit/test.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include "base/alloc.h"
 
 #include "fault/faulty_fs.h"
@@ -181,8 +184,34 @@ static void directories_change_places_and_empty_ones_are_removed(void **state) {
     ASSERT_OK(fs->ops->remove(fs, b, &err), &err);
 }
 
+/* Neither hangs in open nor reads from one; what is a file waits as ever. */
+static void a_pipe_in_the_place_of_a_file_is_refused(void **state) {
+    static const csn_open_mode modes[] = {CSN_OPEN_READ, CSN_OPEN_READ_WRITE};
+    (void)state;
+    csn_fs *fs = csn_fs_os();
+    csn_file *f;
+    char pipe[256], path[256];
+    caisson_error err = {0};
+    snprintf(pipe, sizeof(pipe), "%s", temp_path("pipe"));
+    snprintf(path, sizeof(path), "%s", temp_path("file"));
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    put(path, "text");
+    (void)alarm(20);
+    for (int i = 0; i < 2; i++) {
+        ASSERT_STATUS(csn_fs_open(fs, pipe, modes[i], &f, &err), CAISSON_E_IO);
+        assert_string_equal(err.what, "not a regular file");
+        ASSERT_OK(csn_fs_open(fs, path, modes[i], &f, &err), &err);
+        assert_int_equal(fcntl(csn_file_descriptor(f), F_GETFL) & O_NONBLOCK, 0);
+        csn_file_close(f);
+    }
+    (void)alarm(0);
+    ASSERT_OK(fs->ops->remove(fs, pipe, &err), &err);
+    ASSERT_OK(fs->ops->remove(fs, path, &err), &err);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pipe_in_the_place_of_a_file_is_refused),
         cmocka_unit_test(directories_change_places_and_empty_ones_are_removed),
         cmocka_unit_test(a_file_is_written_read_and_replaced),
         cmocka_unit_test(reading_past_the_end_has_both_numbers),
