@@ -342,7 +342,7 @@ static caisson_status run(job *j) {
             csn_cmf_set_finish(j->set, csn_buf_view(&j->header), csn_buf_view(&j->source->masks),
                                csn_buf_view(&j->source->tokenizer), j->err);
     }
-    csn_cmf_set_close(j->set, false);
+    csn_cmf_set_close(j->set, j->source->is_synth); /* what is made up is soon made again */
     return status;
 }
 
