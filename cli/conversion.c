@@ -130,10 +130,9 @@ static void on_written(void *ctx, const char *path, uint32_t n_files, uint64_t n
 }
 
 /* Tensors of the finished model that an earlier, interrupted run had written. */
-static size_t n_done_before(const job *j) {
+static size_t n_done_before(const job *j, const char *result) {
     caisson_file *file;
-    if (j->first_file == NULL ||
-        caisson_file_open(j->first_file, NULL, &file, NULL) != CAISSON_OK) {
+    if (caisson_file_open(result, NULL, &file, NULL) != CAISSON_OK) {
         return 0;
     }
     size_t n = caisson_file_n_tensors(file);
@@ -167,14 +166,19 @@ static void print_summary(const job *j, FILE *out, const char *target, double se
     }
     fputs("wrote ", out);
     cli_put_printable(out, target, strlen(target));
-    size_t n_before = n_done_before(j);
+    size_t n_before = n_done_before(j, target);
     if (j->n_files > 1) {
         fprintf(out, " and %" PRIu32 " more file%s", j->n_files - 1, j->n_files > 2 ? "s" : "");
     }
-    fprintf(out, ": %zu tensors, %s, %.2f bits a weight, %.1f s\n", j->n + n_before, size,
-            bits_of(j->rows, j->n), seconds);
+    fprintf(out, ": %zu tensors, %s, ", j->n + n_before, size);
+    if (n_before == 0) {
+        fprintf(out, "%.2f bits a weight, ", bits_of(j->rows, j->n));
+    }
+    fprintf(out, "%.1f s\n", seconds);
     if (n_before > 0) {
-        fprintf(out, "went on from an interrupted conversion: %zu tensors were done before\n",
+        fprintf(out,
+                "went on from an interrupted conversion: %zu tensors were done before, of which "
+                "nothing more is told\n",
                 n_before);
     }
     size_t shown = 0;
@@ -189,7 +193,7 @@ static void print_summary(const job *j, FILE *out, const char *target, double se
         cli_put_printable(out, r->name, strlen(r->name));
         fputc('\n', out);
     }
-    if (shown == 0) {
+    if (shown == 0 && j->n > 0) {
         fputs("no value was rounded: each type holds what the source gave\n", out);
     } else if (j->n > shown) {
         fprintf(out, "  ... and %zu more (--json lists all)\n", j->n - shown);
@@ -266,7 +270,8 @@ static int print_json(const job *j, FILE *out, const char *target, double second
     csn_jw_put_u64(&w, "files", j->n_files > 0 ? j->n_files : 1);
     csn_jw_put_u64(&w, "bytes", bytes_written(j, target));
     csn_jw_put_f64(&w, "seconds", seconds);
-    csn_jw_put_f64(&w, "bits_per_weight", bits_of(j->rows, j->n));
+    csn_jw_put_u64(&w, "n_done_before", n_done_before(j, target));
+    csn_jw_put_f64(&w, "bits_per_weight", bits_of(j->rows, j->n)); /* of the rest */
     put_score(&w, j);
     csn_jw_key(&w, CSN_STR("tensors"));
     csn_jw_array(&w);

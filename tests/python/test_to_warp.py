@@ -229,6 +229,25 @@ class ToWarp(tool.Case):
         r = self.fails(FAILED, "convert", source, "-o", out)
         self.assertIn("--force", r.err)
 
+    def test_of_what_was_done_before_nothing_is_claimed(self):
+        source, out = os.path.join(GOLDEN, "kimi_linear"), self.path("m.waste")
+        for args in ((), ("--json",)):
+            os.symlink("nowhere", out)  # no directory can take its place: all is done but the last step
+            self.fails(FAILED, "convert", source, "-o", out)
+            os.remove(out)
+            r = self.ok("convert", source, "-o", out, *args)
+            n = len(self.ok("tensor", out, "--json").json)
+            if args:
+                self.assertEqual((r.json["n_done_before"], r.json["tensors"]), (n, []))
+            else:
+                self.assertIn(f"{n} tensors were done before", r.out)
+                self.assertIn(f": {n} tensors, ", r.out)
+                self.assertNotIn("rounded", r.out)
+                self.assertNotIn("bits a weight", r.out)
+            shutil.rmtree(out)
+        r = self.ok("convert", source, "-o", out, "--json").json
+        self.assertEqual((r["n_done_before"], len(r["tensors"])), (0, n))
+
     def test_of_a_link_the_link_is_replaced(self):
         source, real, out = os.path.join(GOLDEN, "kimi_linear"), self.path("real.waste"), self.path("m.waste")
         self.ok("convert", source, "-o", real)
