@@ -61,7 +61,7 @@ static inline const uint8_t *add_row(bool is_q1t, unsigned lanes, const struct p
     }
     for (; p < end; p += is_q1t ? CSN_Q1T_OUTLIER : CSN_Q1S_OUTLIER) {
         uint64_t col = (is_q1t ? csn_q1t_column(p) : csn_q1s_index(p)) - first;
-        if (col >= a->c1) {
+        if (col - a->c0 >= a->c1 - a->c0) { /* below c0: changed under the mapping */
             break;
         }
         float delta = delta_of(is_q1t, p, tiles, col);

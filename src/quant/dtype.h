@@ -28,8 +28,9 @@ const char *csn_shape_text(const csn_shape *s, char *buf, size_t n);
 
 typedef struct csn_dtype csn_dtype;
 
-/* Who chooses where the format leaves a choice (scales of q4_block and q4_tiled, rungs of q4tp).
- * Both are deterministic; the error of the search is never larger. */
+/* Who chooses where the format leaves a choice: scales of q4_block, q4_tiled, vbit and q1t, rungs
+ * of q4tp, what q1s carries along. Both are deterministic; the error of the search is never larger.
+ */
 typedef enum csn_encoder {
     CSN_ENCODER_SEARCH,    /* the default: the smallest squared error among our candidates */
     CSN_ENCODER_REFERENCE, /* the bytes of the format's reference */
@@ -50,7 +51,8 @@ typedef struct csn_encode_options {
 
 /* A tensor seen as a matrix: rows = dim[0], cols = product of the rest (1-D: rows = n, cols = 1;
  * scalar: 1 x 1). Checked: data holds exactly dtype->nbytes(shape) bytes and passed dtype->check.
- */
+ * A mapped file may have been changed since: who follows widths, offsets or keys in `data` stays
+ * inside it whatever they say. */
 typedef struct csn_matrix {
     const csn_dtype *dtype;
     const uint8_t *data;

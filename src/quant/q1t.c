@@ -123,8 +123,13 @@ bool csn_q1t_has_outliers(const csn_matrix *m, uint64_t r0, uint64_t r1) {
 csn_outliers csn_q1t_outliers(const csn_matrix *m, uint64_t row, uint64_t c0, uint64_t c1) {
     const uint8_t *pointers = m->data + m->rows * (m->cols / CSN_GROUP) * CSN_Q1T_TILE;
     const uint8_t *entries = pointers + 4 * (m->rows + 1);
+    const uint64_t all = (m->nbytes - (uint64_t)(entries - m->data)) / CSN_Q1T_OUTLIER;
     uint64_t at = csn_load32(pointers + 4 * row);
-    uint64_t n = csn_load32(pointers + 4 * (row + 1)) - at;
+    uint64_t next = csn_load32(pointers + 4 * (row + 1));
+    if (at > next || next > all) { /* somebody has changed the file under its mapping */
+        at = next = 0;
+    }
+    uint64_t n = next - at;
     uint64_t first = c0 == 0 ? 0 : find(entries + at * CSN_Q1T_OUTLIER, n, c0);
     entries += (at + first) * CSN_Q1T_OUTLIER;
     n -= first;

@@ -83,6 +83,7 @@ csn_vbit csn_vbit_parts(const csn_matrix *m) {
                   .n_groups = m->cols / CSN_GROUP,
                   .has_offsets = m->dtype == &csn_dtype_vbit_ro};
     v.packed = v.scales + 2 * v.rows * v.n_groups + (v.has_offsets ? 4 * (v.rows + 1) : 0);
+    v.packed_bytes = m->nbytes - (uint64_t)(v.packed - m->data);
     return v;
 }
 
@@ -110,9 +111,9 @@ static uint64_t sum_of_bytes(const uint8_t *p, uint64_t n) {
     return sum;
 }
 
-const uint8_t *csn_vbit_row(const csn_vbit *v, uint64_t row) {
-    return v->packed + (v->has_offsets ? csn_load32(v->packed - 4 * (v->rows + 1 - row))
-                                       : 4 * v->n_groups * sum_of_bytes(v->bits, row));
+csn_vbit_at csn_vbit_begin(const csn_vbit *v, uint64_t row) {
+    return (csn_vbit_at){row, v->has_offsets ? csn_load32(v->packed - 4 * (v->rows + 1 - row))
+                                             : 4 * v->n_groups * sum_of_bytes(v->bits, row)};
 }
 
 static void vbit_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out) {
@@ -121,18 +122,17 @@ static void vbit_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out
     }
     csn_vbit v = csn_vbit_parts(m);
     uint64_t row = i0 / m->cols;
-    const uint8_t *p = csn_vbit_row(&v, row);
+    csn_vbit_at at = csn_vbit_begin(&v, row);
     uint64_t end = i0 + n;
     for (; i0 < end; row++) {
         uint64_t first = row * m->cols;
         uint64_t stop = first + m->cols < end ? first + m->cols : end;
-        unsigned bits = v.bits[row];
-        int zero = csn_vbit_zero(bits);
+        const csn_vbit_row r = csn_vbit_walk(&v, &at, row);
+        const int zero = csn_vbit_zero(r.bits);
         for (; i0 < stop; i0++) {
             float s = csn_half_to_f32(csn_load16(v.scales + i0 / CSN_GROUP * 2));
-            *out++ = (float)((int)csn_vbit_code(p, bits, i0 - first) - zero) * s;
+            *out++ = (float)((int)csn_vbit_code(r.p, r.bits, i0 - first) - zero) * s;
         }
-        p += csn_vbit_row_bytes(&v, row);
     }
 }
 

@@ -11,39 +11,58 @@
 #include "quant/dtype.h"
 
 typedef struct csn_vbit {
-    const uint8_t *bits;     /* [rows] width of each row: 3, 4, 5, 6 or 8 */
-    const uint8_t *scales;   /* f16 [rows][n_groups], no alignment */
-    const uint8_t *packed;   /* the rows, one behind the other */
+    const uint8_t *bits;   /* [rows] width of each row: 3, 4, 5, 6 or 8 */
+    const uint8_t *scales; /* f16 [rows][n_groups], no alignment */
+    const uint8_t *packed; /* the rows, one behind the other */
+    uint64_t packed_bytes;
     uint64_t rows, n_groups; /* n_groups: of a row */
     bool has_offsets;        /* vbit_ro: u32 [rows + 1] lie before `packed` and count from there */
 } csn_vbit;
 
 /* m: a checked payload of either dtype. */
 csn_vbit csn_vbit_parts(const csn_matrix *m);
-/* Where a row begins. Without offsets it adds up the widths of the rows before it, some 3000 cycles
- * for 24,000 of them: callers that walk rows do so once. */
-const uint8_t *csn_vbit_row(const csn_vbit *v, uint64_t row);
 
-static inline uint64_t csn_vbit_row_bytes(const csn_vbit *v, uint64_t row) {
-    return v->n_groups * 4 * v->bits[row];
-}
 static inline int csn_vbit_zero(unsigned bits) {
     return (1 << (bits - 1)) - 1;
 }
 
+/* ---- rows ----
+ * The payload was checked when it was opened, but somebody may have changed the file under its
+ * mapping since. Widths and offsets are therefore read once a row, and whatever they say a row lies
+ * inside the payload and has one of the five widths. */
+typedef struct csn_vbit_row {
+    const uint8_t *p;
+    unsigned bits;
+} csn_vbit_row;
+
 /* A place among the rows, for callers that want one row after the other and some of them again. */
 typedef struct csn_vbit_at {
-    uint64_t row;
-    const uint8_t *p; /* where it begins */
+    uint64_t row, offset; /* in `packed` */
 } csn_vbit_at;
-static inline const uint8_t *csn_vbit_walk(const csn_vbit *v, csn_vbit_at *at, uint64_t row) {
+
+/* Without offsets it adds up the widths of the rows before it, some 3000 cycles for 24,000 of them:
+ * callers do so once and then walk. */
+csn_vbit_at csn_vbit_begin(const csn_vbit *v, uint64_t row);
+
+static inline unsigned csn_vbit_bits(const csn_vbit *v, uint64_t row) {
+    static const uint8_t width[16] = {3, 3, 3, 3, 4, 5, 6, 8, 8, 8, 8, 8, 8, 8, 8, 8};
+    return width[v->bits[row] & 15];
+}
+
+static inline csn_vbit_row csn_vbit_walk(const csn_vbit *v, csn_vbit_at *at, uint64_t row) {
+    const uint64_t per_bit = 4 * v->n_groups;
     for (; at->row < row; at->row++) {
-        at->p += csn_vbit_row_bytes(v, at->row);
+        at->offset += per_bit * csn_vbit_bits(v, at->row);
     }
     while (at->row > row) {
-        at->p -= csn_vbit_row_bytes(v, --at->row);
+        at->offset -= per_bit * csn_vbit_bits(v, --at->row);
     }
-    return at->p;
+    const unsigned bits = csn_vbit_bits(v, row);
+    const uint64_t n = per_bit * bits;
+    if (n > v->packed_bytes || at->offset > v->packed_bytes - n) {
+        return (csn_vbit_row){v->packed, 3};
+    }
+    return (csn_vbit_row){v->packed + at->offset, bits};
 }
 
 /* Code i of a row. Reads the second byte only when the code reaches into it. */

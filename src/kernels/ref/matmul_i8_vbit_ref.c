@@ -10,10 +10,10 @@
 void csn_matmul_i8_vbit_ref(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                             uint64_t y_stride, uint64_t r0, uint64_t r1) {
     const csn_vbit v = csn_vbit_parts(w);
-    const uint8_t *row = csn_vbit_row(&v, r0);
-    for (uint64_t r = r0; r < r1; r++, row += csn_vbit_row_bytes(&v, r - 1)) {
-        const unsigned bits = v.bits[r];
-        const int zero = csn_vbit_zero(bits);
+    csn_vbit_at at = csn_vbit_begin(&v, r0);
+    for (uint64_t r = r0; r < r1; r++) {
+        const csn_vbit_row row = csn_vbit_walk(&v, &at, r);
+        const int zero = csn_vbit_zero(row.bits);
         for (uint64_t t = 0; t < n; t++) {
             const int8_t *qx = x->q + t * x->q_stride;
             const float *xs = x->scale + t * x->g_stride;
@@ -22,7 +22,7 @@ void csn_matmul_i8_vbit_ref(const csn_matrix *w, const csn_x8 *x, uint64_t n, fl
                 float ws = csn_f16_to_f32(csn_load_u16(v.scales + 2 * (r * x->n_groups + g)));
                 int32_t s = 0;
                 for (uint64_t i = g * 32; i < g * 32 + 32; i++) {
-                    s += ((int)csn_vbit_code(row, bits, i) - zero) * qx[i];
+                    s += ((int)csn_vbit_code(row.p, row.bits, i) - zero) * qx[i];
                 }
                 lane[g % 8] += (ws * xs[g]) * (float)s;
             }

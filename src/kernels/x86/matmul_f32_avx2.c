@@ -101,9 +101,10 @@ struct vbit { /* a csn_matrix, and where its rows lie */
 CSN_INLINE const void *decode_vbit(const csn_matrix *w, uint64_t r, uint64_t c, uint64_t m,
                                    float *buf) {
     const struct vbit *b = (const struct vbit *)(const void *)w; /* its first member */
-    const unsigned bits = b->v.bits[r];
+    const csn_vbit_row row = csn_vbit_walk(&b->v, b->at, r);
+    const unsigned bits = row.bits;
     const __m256i zero = _mm256_set1_epi32(csn_vbit_zero(bits));
-    const uint8_t *p = csn_vbit_walk(&b->v, b->at, r) + c / 32 * 4 * bits;
+    const uint8_t *p = row.p + c / 32 * 4 * bits;
     const uint8_t *scale = b->v.scales + 2 * (r * b->v.n_groups + c / 32);
     uint8_t room[VBIT_ROOM];
     for (uint64_t i = 0; i < m; i += 32, p += 4 * bits, scale += 2) {
@@ -137,7 +138,7 @@ void csn_matmul_f32_vbit_avx2(const csn_matrix *w, const float *x, uint64_t x_st
         return;
     }
     const csn_vbit v = csn_vbit_parts(w);
-    csn_vbit_at at = {r0, csn_vbit_row(&v, r0)};
+    csn_vbit_at at = csn_vbit_begin(&v, r0);
     const struct vbit m = {*w, v, &at};
     matmul(decode_vbit, &m.m, x, x_stride, n, y, y_stride, r0, r1);
 }

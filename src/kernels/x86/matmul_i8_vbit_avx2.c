@@ -160,10 +160,10 @@ static const row_fn row_fns[9] = {[3] = row_3, [4] = row_4, [5] = row_5, [6] = r
 
 static void few_vectors(const csn_matrix *w, const csn_vbit *v, const csn_x8 *x, uint64_t n,
                         float *y, uint64_t y_stride, uint64_t r0, uint64_t r1) {
-    const uint8_t *p = csn_vbit_row(v, r0);
+    csn_vbit_at at = csn_vbit_begin(v, r0);
     for (uint64_t r = r0; r < r1; r++) {
-        row_fns[v->bits[r]](w, v, p, r, x, n, y, y_stride);
-        p += csn_vbit_row_bytes(v, r);
+        const csn_vbit_row row = csn_vbit_walk(v, &at, r);
+        row_fns[row.bits](w, v, row.p, r, x, n, y, y_stride);
     }
 }
 
@@ -186,8 +186,9 @@ static void pack_vbit(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uin
     uint8_t room[VBIT_ROOM];
     for (uint64_t i = 0; i < 8; i++) {
         uint64_t row = r + i < r1 ? r + i : r1 - 1;
-        bits[i] = m->v.bits[row];
-        codes[i] = csn_vbit_walk(&m->v, m->at, row) + g0 * 4 * bits[i];
+        const csn_vbit_row found = csn_vbit_walk(&m->v, m->at, row);
+        bits[i] = found.bits;
+        codes[i] = found.p + g0 * 4 * bits[i];
         scale[i] = m->v.scales + 2 * (row * m->v.n_groups + g0);
     }
     for (uint64_t g = 0; g < ng; g++) {
@@ -216,7 +217,7 @@ void csn_matmul_i8_vbit_avx2(const csn_matrix *w, const csn_x8 *x, uint64_t n, f
     if (w->rows < VBIT_MIN_ROWS || w->cols == 0) {
         csn_matmul_i8_vbit_ref(w, x, n, y, y_stride, r0, r1);
     } else if (n > CSN_FEW_VECTORS) {
-        csn_vbit_at at = {r0, csn_vbit_row(&v, r0)};
+        csn_vbit_at at = csn_vbit_begin(&v, r0);
         const struct rows m = {w, v, &at};
         gemm_i8(pack_vbit, &m, GEMM_8BIT_GROUPS, NULL, x, n, y, y_stride, r0, r1);
     } else {

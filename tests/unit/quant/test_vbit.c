@@ -110,11 +110,14 @@ static void both_layouts_hold_the_same_rows(void **state) {
         csn_matrix m = csn_matrix_make(d, &s, out.ptr, out.len);
         d->decode(&m, 0, ROWS * COLS, y[k]);
         csn_vbit v = csn_vbit_parts(&m);
-        csn_vbit_at at = {ROWS / 2, csn_vbit_row(&v, ROWS / 2)};
+        csn_vbit_at at = csn_vbit_begin(&v, ROWS / 2);
         for (uint64_t r = 0; r < ROWS; r++) {
-            assert_ptr_equal(csn_vbit_walk(&v, &at, r), csn_vbit_row(&v, r));
+            csn_vbit_row row = csn_vbit_walk(&v, &at, r);
+            assert_int_equal(row.bits, bits[r]);
+            assert_ptr_equal(row.p, v.packed + csn_vbit_begin(&v, r).offset);
         }
-        assert_ptr_equal(csn_vbit_row(&v, ROWS), (uint8_t *)out.ptr + out.len);
+        assert_int_equal(csn_vbit_begin(&v, ROWS).offset, v.packed_bytes);
+        assert_ptr_equal(v.packed + v.packed_bytes, (uint8_t *)out.ptr + out.len);
         csn_buf_free(&out);
     }
     assert_memory_equal(y[0], y[1], sizeof(y[0]));
@@ -129,10 +132,14 @@ static void rows_are_found(void **state) {
     for (uint64_t r = 0; r < N; r++) {
         payload[r] = r % 3 == 0 ? 8 : (uint8_t)(3 + r % 4);
     }
-    csn_matrix m = {.dtype = &csn_dtype_vbit, .data = payload, .rows = N, .cols = 32};
+    csn_matrix m = {.dtype = &csn_dtype_vbit,
+                    .data = payload,
+                    .nbytes = sizeof(payload),
+                    .rows = N,
+                    .cols = 32};
     csn_vbit v = csn_vbit_parts(&m);
     for (uint64_t r = 0; r < N; r++) {
-        assert_int_equal(csn_vbit_row(&v, r) - payload, at);
+        assert_int_equal(v.packed + csn_vbit_begin(&v, r).offset - payload, at);
         at += 4 * payload[r];
     }
 }
