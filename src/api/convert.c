@@ -124,19 +124,44 @@ static caisson_status make_rules(const caisson_convert_options *o, csn_arena *ar
     return CAISSON_OK;
 }
 
+static caisson_status check_options(const char *target, const caisson_convert_options *o,
+                                    bool wants_warp, caisson_error *err) {
+    CSN_API_NEED(target != NULL || o->shard_max_bytes == 0, err,
+                 "a file cannot be cut into shards in its place");
+    CSN_API_NEED(o->n_rules == 0 || o->rules != NULL, err, "rules must not be NULL");
+    CSN_API_NEED(o->n_rules <= UINT32_MAX, err, "too many rules");
+    CSN_API_NEED(o->mean_bits == 0 || (o->mean_bits >= 3 && o->mean_bits <= 8), err,
+                 "mean_bits must be 0 or within 3 and 8");
+    CSN_API_NEED(o->outliers <= 0.25, err, "outliers must be 0.25 at most");
+    CSN_API_NEED(!wants_warp || (o->quant == NULL && o->n_rules == 0 && o->shard_max_bytes == 0 &&
+                                 o->calibrate == NULL),
+                 err, "quant, rules, shards and calibration are for .cmf files");
+    CSN_API_NEED(wants_warp || (o->expert_quant == NULL && o->trunk_bits == 0), err,
+                 "expert_quant and trunk_bits are for WARP directories");
+    CSN_API_NEED(o->trunk_bits == 0 || o->trunk_bits == 4 || o->trunk_bits == 8, err,
+                 "trunk_bits must be 4 or 8");
+    return CAISSON_OK;
+}
+
+/* *ret_model: the names in the calibration are its own. */
+static caisson_status calibrate(const char *source, const caisson_convert_options *o,
+                                csn_progress *progress, caisson_model **ret_model,
+                                csn_calibration *ret, caisson_error *err) {
+    const caisson_open_options oo = {
+        .struct_size = sizeof(oo), .guard_mappings = true, .no_chat = true};
+    CSN_TRY(caisson_model_open(source, &oo, ret_model, err));
+    return csn_api_calibrate(*ret_model, o->calibrate, o->calibrate_n, o->n_threads, progress, ret,
+                             err);
+}
+
 caisson_status caisson_convert(const char *source, const char *target,
                                const caisson_convert_options *options, caisson_error *err) {
     CSN_API_ERR(err);
     CSN_API_NEED(source != NULL, err, "source must not be NULL");
     caisson_convert_options o;
     CSN_TRY(csn_api_options(options, sizeof(o), &o, err));
-    CSN_API_NEED(target != NULL || o.shard_max_bytes == 0, err,
-                 "a file cannot be cut into shards in its place");
-    CSN_API_NEED(o.n_rules == 0 || o.rules != NULL, err, "rules must not be NULL");
-    CSN_API_NEED(o.n_rules <= UINT32_MAX, err, "too many rules");
-    CSN_API_NEED(o.mean_bits == 0 || (o.mean_bits >= 3 && o.mean_bits <= 8), err,
-                 "mean_bits must be 0 or within 3 and 8");
-    CSN_API_NEED(o.outliers <= 0.25, err, "outliers must be 0.25 at most");
+    const bool wants_warp = target != NULL && csn_convert_wants_warp(target);
+    CSN_TRY(check_options(target, &o, wants_warp, err));
     bridge b = {.o = &o};
     csn_progress progress = {on_progress, &b};
     csn_log log = {o.on_log != NULL ? on_log : NULL, &b, CSN_LOG_INFO};
@@ -156,31 +181,17 @@ caisson_status caisson_convert(const char *source, const char *target,
         .on_files = on_files,
         .ctx = &b,
     };
-    bool wants_warp = target != NULL && csn_convert_wants_warp(target);
-    CSN_API_NEED(!wants_warp || (o.quant == NULL && o.n_rules == 0 && o.shard_max_bytes == 0 &&
-                                 o.calibrate == NULL),
-                 err, "quant, rules, shards and calibration are for .cmf files");
-    CSN_API_NEED(wants_warp || (o.expert_quant == NULL && o.trunk_bits == 0), err,
-                 "expert_quant and trunk_bits are for WARP directories");
-    CSN_API_NEED(o.trunk_bits == 0 || o.trunk_bits == 4 || o.trunk_bits == 8, err,
-                 "trunk_bits must be 4 or 8");
     CSN_TRY(find_bits_over(o.bits_over, &co.bits_over, err));
     if (o.quant != NULL) {
         CSN_TRY(csn_api_find_quant(o.quant, &co.quant, err));
     }
     csn_arena arena = {0};
     csn_convert_rule *rules;
-    caisson_model *model = NULL; /* the names of the calibration are its own */
+    caisson_model *model = NULL;
     csn_calibration calibration = {0};
     caisson_status status = make_rules(&o, &arena, &rules, err);
     if (status == CAISSON_OK && o.calibrate != NULL) {
-        const caisson_open_options oo = {
-            .struct_size = sizeof(oo), .guard_mappings = true, .no_chat = true};
-        status = caisson_model_open(source, &oo, &model, err);
-        if (status == CAISSON_OK) {
-            status = csn_api_calibrate(model, o.calibrate, o.calibrate_n, o.n_threads, &progress,
-                                       &calibration, err);
-        }
+        status = calibrate(source, &o, &progress, &model, &calibration, err);
         co.calibration = &calibration;
     }
     if (status == CAISSON_OK) {

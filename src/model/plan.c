@@ -398,6 +398,24 @@ static caisson_status check_unused(const struct csn_maker *m, caisson_error *err
     return CAISSON_OK;
 }
 
+static caisson_status plan_layer(struct csn_maker *m, uint32_t i, caisson_error *err) {
+    csn_plan *plan = m->plan;
+    csn_layer *l = &plan->layers[i];
+    CSN_TRY(plan_norms(m, i, l, err));
+    CSN_TRY(plan_attention(m, i, l, err));
+    CSN_TRY(plan_ffn(m, i, l, err));
+    CSN_TRY(add_biases(m, i, l, err));
+    CSN_TRY(plan_res(m, i, l, err));
+    csn_plan_widen(&plan->max_ffn, l->ffn);
+    csn_plan_widen(&plan->max_gate, l->ffn);
+    if (l->moe != NULL) {
+        csn_plan_widen(&plan->max_experts, l->moe->n_experts);
+        csn_plan_widen(&plan->max_top_k, l->moe->top_k);
+        csn_plan_widen(&plan->max_latent, l->moe->latent != NULL ? l->moe->dim : 0);
+    }
+    return CAISSON_OK;
+}
+
 caisson_status csn_plan_make(csn_store *store, const csn_plan_part *parts, uint32_t n_parts,
                              csn_arena *arena, csn_plan *ret, caisson_error *err) {
     const csn_directory *dir = csn_store_dir(store);
@@ -443,19 +461,7 @@ caisson_status csn_plan_make(csn_store *store, const csn_plan_part *parts, uint3
     CSN_TRY(CSN_ARENA_NEW(arena, a->n_layers, &plan.layers, err));
     uint64_t outside = plan.bytes_per_token;
     for (uint32_t i = 0; i < a->n_layers; i++) {
-        csn_layer *l = &plan.layers[i];
-        CSN_TRY(plan_norms(&m, i, l, err));
-        CSN_TRY(plan_attention(&m, i, l, err));
-        CSN_TRY(plan_ffn(&m, i, l, err));
-        CSN_TRY(add_biases(&m, i, l, err));
-        CSN_TRY(plan_res(&m, i, l, err));
-        csn_plan_widen(&plan.max_ffn, l->ffn);
-        csn_plan_widen(&plan.max_gate, l->ffn);
-        if (l->moe != NULL) {
-            csn_plan_widen(&plan.max_experts, l->moe->n_experts);
-            csn_plan_widen(&plan.max_top_k, l->moe->top_k);
-            csn_plan_widen(&plan.max_latent, l->moe->latent != NULL ? l->moe->dim : 0);
-        }
+        CSN_TRY(plan_layer(&m, i, err));
     }
     plan.bytes_per_token += (plan.bytes_per_token - outside) * (a->num_loops - 1);
     CSN_TRY(check_unused(&m, err));

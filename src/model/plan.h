@@ -147,7 +147,8 @@ typedef struct csn_plan {
     const float *output_res;
     bool is_recurrent;               /* some layer carries a state that cannot go back */
     uint32_t max_q, max_kv, max_ffn; /* widest of all layers */
-    uint32_t max_gate, max_low;      /* gates, and inner projections, of attention */
+    uint32_t max_gate;               /* of FFNs and of attention's gates */
+    uint32_t max_low;                /* inner projections of attention */
     csn_vq_sizes vq;                 /* width 0: no experts of that kind */
     csn_trunk *trunk; /* layers' weights have to be asked for; NULL: they are in memory */
     uint32_t max_experts, max_top_k, max_latent; /* 0 = no mixture anywhere */
