@@ -23,6 +23,24 @@ static const char *exists(const cli_args *args, const caisson_error *err) {
                                   : "Give another id, or caisson skill remove the old one.";
 }
 
+/* A mask or a skill that is not there; where the file has others, the error lists them. */
+static const char *missing(const caisson_error *err) {
+    if (err->want[0] != '\0') {
+        return NULL;
+    }
+    return strcmp(err->section, "masks") == 0 ? "caisson masks make FILE NAME --text TEXT adds one."
+           : strcmp(err->section, "header") == 0
+               ? "caisson skill list FILE shows which skills there are."
+               : NULL;
+}
+
+static const char *budget(const cli_args *args) {
+    return cli_has(args, "stream-trunk")
+               ? "Give --budget at least the first number; caisson plan shows what it is made of."
+               : "Give --budget at least the first number (caisson plan shows what it is made of), "
+                 "or --stream-trunk, which needs less.";
+}
+
 static const char *advice(const cli_args *args, const caisson_error *err) {
     if (strcmp(err->tensor, "shard") == 0) {
         return "All shards of a model lie in one folder, each under the name that it was made "
@@ -47,7 +65,16 @@ static const char *advice(const cli_args *args, const caisson_error *err) {
                      "same, and notes it in the result."
                    : "The file is damaged or incomplete: copy or convert it again; caisson verify "
                      "FILE lists every fault.";
-    case CAISSON_E_MAGIC: return "This is not a .cmf file; caisson convert makes one.";
+    case CAISSON_E_MAGIC:
+        return strcmp(args->command->name, "convert") == 0
+                   ? NULL
+                   : "This is not a .cmf file; caisson convert makes one.";
+    case CAISSON_E_MISSING: return missing(err);
+    case CAISSON_E_LIMIT: return strcmp(err->section, "budget") == 0 ? budget(args) : NULL;
+    case CAISSON_E_IO:
+        return err->sys_errno == EISDIR ? "That is a directory; this command wants a .cmf file, "
+                                          "which caisson convert makes of it."
+                                        : NULL;
     case CAISSON_E_VERSION:
     case CAISSON_E_FEATURE: return "The file was made for a newer reader.";
     case CAISSON_E_CONTEXT: return "Give a larger context with -c N, or a shorter text.";

@@ -93,7 +93,11 @@ class Masks(tool.Case):
         measured = self.ok(*args, "--task", "code")
         self.assertNotEqual(measured.json, default.json)
         self.assertNotIn("nobody measured", measured.err)
-        self.assertIn("general code", self.fails(FAILED, *args, "--task", "poetry").err)
+        poetry = self.fails(FAILED, *args, "--task", "poetry").err
+        self.assertIn("general code", poetry)
+        self.assertNotIn("masks make", poetry)
+        none = os.path.join(tool.FILES, "tiny-f32.cmf")
+        self.assertIn("masks make", self.fails(FAILED, "eval", none, "--tokens", "1", "--task", "a").err)
 
 
 class SparseIndex(tool.Case):

@@ -162,6 +162,7 @@ class Budget(tool.Case):
                                   "--io", io, *ahead).json
                     self.assertEqual(got, want)
         r = self.fails(tool.FAILED, *self.ARGS, "--budget", self.floor - 1)
+        self.assertIn("--stream-trunk, which needs less", r.err)
         self.assertIn(str(self.floor), r.err)
         self.assertIn(str(self.floor - 1), r.err)
 
