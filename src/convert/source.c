@@ -8,8 +8,13 @@
 enum { MAX_EOS = 4096 };
 
 caisson_status csn_source_add_eos(csn_source *s, int64_t id, caisson_error *err) {
-    if (id < 0 || id > INT32_MAX) {
+    if (id < 0) {
         return CAISSON_OK;
+    }
+    if (id >= s->arch.vocab_size) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = CSN_STR("eos_token_id"),
+                        .what = "token id outside the vocabulary",
+                        CSN_VALUES(s->arch.vocab_size, (uint64_t)id));
     }
     if (s->eos_token_ids == NULL) {
         CSN_TRY(CSN_ARENA_NEW(&s->arena, MAX_EOS, &s->eos_token_ids, err));

@@ -44,7 +44,7 @@ caisson_status csn_source_open(csn_fs *fs, const char *path, const csn_log *log,
                                caisson_error *err);
 void csn_source_close(csn_source *s); /* NULL is fine */
 
-/* Adds an id once; -1 is ignored. */
+/* Adds an id once; -1 is ignored. Beyond arch.vocab_size: CAISSON_E_PARSE, it would never come. */
 caisson_status csn_source_add_eos(csn_source *s, int64_t id, caisson_error *err);
 
 /* The three kinds (source_gguf.c, source_hf.c, source_cmf.c): fill an empty source. */

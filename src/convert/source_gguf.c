@@ -12,6 +12,65 @@ static int32_t token_id(const csn_gguf *g, const char *key) {
                : -1;
 }
 
+static caisson_status fail_type(const csn_gguf_pair *p, const char *want, caisson_error *err) {
+    return CSN_FAIL(err, CAISSON_E_PARSE, .section = "metadata", .tensor = p->key,
+                    .what = "value of another type or range",
+                    CSN_TEXTS(csn_str_from(want), csn_str_from(csn_gguf_type_names[p->type])));
+}
+
+/* An id that says "none": some writers use all ones. */
+static bool is_no_token(int64_t id) {
+    return id == -1 || id == UINT32_MAX;
+}
+
+/* What is read here and in gguf_tokenizer.c has the type that is expected there: what has another
+ * would be passed over, and the model would get other tokens or never end. */
+static caisson_status check_metadata(const csn_gguf *g, caisson_error *err) {
+    static const char *const texts[] = {"tokenizer.ggml.model", "tokenizer.ggml.pre",
+                                        "tokenizer.chat_template"};
+    static const char *const flags[] = {"tokenizer.ggml.add_bos_token",
+                                        "tokenizer.ggml.add_eos_token",
+                                        "tokenizer.ggml.add_space_prefix"};
+    static const struct {
+        const char *key;
+        bool is_used; /* in what is computed: it must exist */
+    } ids[] = {
+        {"tokenizer.ggml.bos_token_id", true},     {"tokenizer.ggml.eos_token_id", true},
+        {"tokenizer.ggml.eot_token_id", true},     {"tokenizer.ggml.eom_token_id", true},
+        {"tokenizer.ggml.unknown_token_id", true}, {"tokenizer.ggml.seperator_token_id", false},
+        {"tokenizer.ggml.cls_token_id", false},    {"tokenizer.ggml.padding_token_id", false},
+        {"tokenizer.ggml.mask_token_id", false},
+    };
+    const csn_gguf_pair *tokens = csn_gguf_find(g, CSN_STR("tokenizer.ggml.tokens"));
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        const csn_gguf_pair *p = csn_gguf_find(g, csn_str_from(texts[i]));
+        csn_str s;
+        if (p != NULL && !csn_gguf_str(p, &s)) {
+            return fail_type(p, "string", err);
+        }
+    }
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        const csn_gguf_pair *p = csn_gguf_find(g, csn_str_from(flags[i]));
+        bool b;
+        if (p != NULL && !csn_gguf_bool(p, &b)) {
+            return fail_type(p, "bool", err);
+        }
+    }
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+        const csn_gguf_pair *p = csn_gguf_find(g, csn_str_from(ids[i].key));
+        int64_t id;
+        if (p != NULL && !csn_gguf_i64(p, &id)) {
+            return fail_type(p, "a token id", err);
+        }
+        if (p != NULL && tokens != NULL && ids[i].is_used && !is_no_token(id) &&
+            (id < 0 || (uint64_t)id >= tokens->n)) {
+            return CSN_FAIL(err, CAISSON_E_PARSE, .section = "metadata", .tensor = p->key,
+                            .what = "token id outside the vocabulary", CSN_VALUES(tokens->n, id));
+        }
+    }
+    return CAISSON_OK;
+}
+
 /* Control tokens that end a turn of a chat, whatever the file says about eos: files converted from
  * base models and older converters name one of them only. */
 static bool ends_turn(csn_str text) {
@@ -84,6 +143,7 @@ caisson_status csn_source_read_gguf(csn_source *s, csn_fs *fs, const char *path,
     CSN_TRY(csn_arena_str(&s->arena, m.arch, &s->arch.arch_name, err));
     CSN_TRY(s->family->read_gguf(&m, &s->arena, &s->arch, err));
     CSN_TRY(csn_meta_end(&m, err));
+    CSN_TRY(check_metadata(s->gguf, err));
     s->tokenizer = CSN_BUF_INIT(CAISSON_MAX_TOKENIZER_BYTES);
     CSN_TRY(csn_gguf_tokenizer(s->gguf, &s->tokenizer, err));
     if (s->tokenizer.len == 0) {

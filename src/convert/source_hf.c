@@ -72,18 +72,27 @@ static caisson_status read_quantization(reader *r, csn_config *c) {
     return CAISSON_OK;
 }
 
-static caisson_status add_eos_of(reader *r, const csn_jval *v) {
+/* An id or a list of ids, or nothing. One that is passed over would let the model never end. */
+static caisson_status add_eos_of(reader *r, const char *file, const csn_jval *v) {
+    csn_jkind kind = csn_jval_kind(v);
     int64_t id;
+    if (kind == CSN_JSON_ABSENT || kind == CSN_JSON_NULL) {
+        return CAISSON_OK;
+    }
     if (csn_jval_i64(v, &id)) {
         return csn_source_add_eos(r->s, id, r->err);
     }
-    for (csn_jiter it = csn_jval_iter(v);
-         csn_jval_kind(v) == CSN_JSON_ARRAY && csn_jiter_next(&it);) {
-        if (csn_jval_i64(it.value, &id)) {
+    bool is_right = kind == CSN_JSON_ARRAY;
+    for (csn_jiter it = csn_jval_iter(v); is_right && csn_jiter_next(&it);) {
+        is_right = csn_jval_i64(it.value, &id);
+        if (is_right) {
             CSN_TRY(csn_source_add_eos(r->s, id, r->err));
         }
     }
-    return CAISSON_OK;
+    return is_right ? CAISSON_OK
+                    : CSN_FAIL(r->err, CAISSON_E_PARSE, .section = file,
+                               .tensor = CSN_STR("eos_token_id"),
+                               .what = "neither a token id nor a list of token ids");
 }
 
 static int32_t id_of(const csn_jval *v) {
@@ -117,18 +126,25 @@ static caisson_status read_arch(reader *r, const csn_jval *root) {
     return csn_config_end(&c, true, r->err);
 }
 
-/* chat_template of tokenizer_config.json: a string, or a list of named ones ("default" counts). */
-static csn_str template_of(const csn_jval *v) {
-    csn_str s = {0}, name;
-    if (csn_jval_str(v, &s) || csn_jval_kind(v) != CSN_JSON_ARRAY) {
-        return s;
+/* chat_template of tokenizer_config.json: a string, or a list of named ones ("default" counts). One
+ * that is passed over would be replaced by ChatML. */
+static caisson_status template_of(reader *r, const csn_jval *v, csn_str *ret) {
+    csn_jkind kind = csn_jval_kind(v);
+    csn_str name;
+    *ret = (csn_str){0};
+    bool is_right = kind == CSN_JSON_ABSENT || kind == CSN_JSON_NULL || csn_jval_str(v, ret) ||
+                    (kind == CSN_JSON_ARRAY && csn_jval_len(v) == 0);
+    for (csn_jiter it = csn_jval_iter(v);
+         !is_right && kind == CSN_JSON_ARRAY && csn_jiter_next(&it);) {
+        is_right = csn_jval_str(csn_jval_get(it.value, "name"), &name) &&
+                   csn_str_is(name, "default") &&
+                   csn_jval_str(csn_jval_get(it.value, "template"), ret);
     }
-    for (csn_jiter it = csn_jval_iter(v); csn_jiter_next(&it);) {
-        if (csn_jval_str(csn_jval_get(it.value, "name"), &name) && csn_str_is(name, "default")) {
-            (void)csn_jval_str(csn_jval_get(it.value, "template"), &s);
-        }
-    }
-    return s;
+    return is_right ? CAISSON_OK
+                    : CSN_FAIL(r->err, CAISSON_E_PARSE, .section = "tokenizer_config.json",
+                               .tensor = CSN_STR("chat_template"),
+                               .what = "neither a template nor a list of templates with one that "
+                                       "is named default");
 }
 
 static bool is_blank(csn_str s) {
@@ -201,8 +217,9 @@ static caisson_status read_special_tokens(reader *r, const csn_jval *config) {
         return status;
     }
     const csn_jval *root = csn_json_root(doc);
-    if (eos.len > 0) {
-        status = csn_source_add_eos(s, added_token(root, eos), r->err);
+    int64_t eos_id = eos.len > 0 ? added_token(root, eos) : -1;
+    if (eos_id < s->arch.vocab_size) { /* tokens may be added that the weights do not have */
+        status = csn_source_add_eos(s, eos_id, r->err);
     }
     if (s->bos_token_id < 0 && bos.len > 0) {
         s->bos_token_id = (int32_t)added_token(root, bos);
@@ -228,18 +245,20 @@ static caisson_status read_chat(reader *r, const csn_jval *root) {
     }
     if (status == CAISSON_OK) {
         const csn_jval *eos = csn_jval_get(csn_json_root(generation), "eos_token_id");
-        if (eos == NULL || csn_jval_kind(eos) == CSN_JSON_NULL) {
-            eos = csn_jval_get(root, "eos_token_id");
-        }
-        status = add_eos_of(r, eos);
+        bool is_silent = eos == NULL || csn_jval_kind(eos) == CSN_JSON_NULL;
+        status = is_silent ? add_eos_of(r, "config.json", csn_jval_get(root, "eos_token_id"))
+                           : add_eos_of(r, "generation_config.json", eos);
     }
     s->bos_token_id = id_of(csn_jval_get(root, "bos_token_id"));
     s->pad_token_id = id_of(csn_jval_get(root, "pad_token_id"));
     if (status == CAISSON_OK) {
-        csn_str from_config = template_of(csn_jval_get(csn_json_root(config), "chat_template"));
-        csn_str text = is_blank(csn_buf_view(&jinja)) ? from_config : csn_buf_view(&jinja);
-        status =
-            is_blank(text) ? CAISSON_OK : csn_arena_str(&s->arena, text, &s->chat_template, r->err);
+        csn_str text = csn_buf_view(&jinja);
+        if (is_blank(text)) {
+            status = template_of(r, csn_jval_get(csn_json_root(config), "chat_template"), &text);
+        }
+        if (status == CAISSON_OK && !is_blank(text)) {
+            status = csn_arena_str(&s->arena, text, &s->chat_template, r->err);
+        }
     }
     if (status == CAISSON_OK) {
         status = read_special_tokens(r, csn_json_root(config));

@@ -91,6 +91,52 @@ static void the_tokenizers_eos_token_counts_too(void **state) {
     close_source(&fs, s);
 }
 
+/* What is passed over would let the model never end, or be replaced by ChatML. */
+static void ids_and_templates_of_another_form_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *file, *text, *key; /* key NULL: taken */
+    } cases[] = {
+        {"d/generation_config.json", "{\"eos_token_id\": \"2\"}", "eos_token_id"},
+        {"d/generation_config.json", "{\"eos_token_id\": [7, \"2\"]}", "eos_token_id"},
+        {"d/generation_config.json", "{\"eos_token_id\": [[2]]}", "eos_token_id"},
+        {"d/generation_config.json", "{\"eos_token_id\": 2.5}", "eos_token_id"},
+        {"d/generation_config.json", "{\"eos_token_id\": true}", "eos_token_id"},
+        {"d/generation_config.json", "{\"eos_token_id\": {}}", "eos_token_id"},
+        {"d/generation_config.json", "{\"eos_token_id\": 96}", "eos_token_id"},
+        {"d/generation_config.json", "{\"eos_token_id\": [2, 4294967296]}", "eos_token_id"},
+        {"d/generation_config.json", "{\"eos_token_id\": [95, -1]}", NULL},
+        {"d/generation_config.json", "{\"eos_token_id\": []}", NULL},
+        {"d/tokenizer_config.json", "{\"chat_template\": 5}", "chat_template"},
+        {"d/tokenizer_config.json", "{\"chat_template\": {\"default\": \"x\"}}", "chat_template"},
+        {"d/tokenizer_config.json", "{\"chat_template\": [\"x\"]}", "chat_template"},
+        {"d/tokenizer_config.json",
+         "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"x\"}]}", "chat_template"},
+        {"d/tokenizer_config.json",
+         "{\"chat_template\": [{\"name\": \"default\", \"template\": 5}]}", "chat_template"},
+        {"d/tokenizer_config.json", "{\"chat_template\": null}", NULL},
+        {"d/tokenizer_config.json", "{\"chat_template\": []}", NULL},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        memory_fs fs;
+        csn_source *s = NULL;
+        caisson_error err = {0};
+        load_model(&fs, "llama");
+        put(&fs, cases[i].file, cases[i].text);
+        caisson_status status = csn_source_open(&fs.base, "d", NULL, &s, &err);
+        if (status != (cases[i].key == NULL ? CAISSON_OK : CAISSON_E_PARSE)) {
+            fail_msg("%s: %s", cases[i].text, caisson_status_name(status));
+        }
+        if (cases[i].key != NULL) {
+            assert_string_equal(err.tensor, cases[i].key);
+        } else {
+            csn_source_close(s);
+        }
+        assert_int_equal(fs.n_open, 0);
+        memory_fs_done(&fs);
+    }
+}
+
 static void the_jinja_file_wins_unless_it_is_blank(void **state) {
     (void)state;
     static const char *const configs[] = {
@@ -431,33 +477,38 @@ static void refuses_routers_of_deepseek_v2_that_it_does_not_know(void **state) {
 
 /* ---- GGUF ---- */
 
-static void gguf_names_every_end_of_turn(void **state) {
-    (void)state;
+/* Metadata of a llama with six tokens; n_more pairs follow. */
+static void begin_gguf(csn_buf *b, uint64_t n_more) {
     static const char *const tokens[] = {"<s>",        "</s>", "<|im_end|>",
                                          "<|eot_id|>", "hi",   "<end_of_turn>"};
     static const uint32_t types[] = {3, 3, 3, 3, 1, 1}; /* the last one is ordinary text */
+    gb_head(b, 3, 0, 13 + n_more);
+    gb_text(b, "general.architecture", "llama");
+    gb_text(b, "general.name", "Tiny");
+    gb_u32(b, "llama.embedding_length", 32);
+    gb_u32(b, "llama.feed_forward_length", 64);
+    gb_u32(b, "llama.block_count", 1);
+    gb_u32(b, "llama.attention.head_count", 2);
+    gb_u32(b, "llama.context_length", 64);
+    gb_f32(b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    gb_text(b, "tokenizer.ggml.model", "gpt2");
+    gb_text(b, "tokenizer.ggml.pre", "gpt-2");
+    gb_array(b, "tokenizer.ggml.tokens", CSN_GGUF_STRING, 6);
+    for (int i = 0; i < 6; i++) {
+        gb_str(b, tokens[i]);
+    }
+    gb_array(b, "tokenizer.ggml.token_type", CSN_GGUF_I32, 6);
+    for (int i = 0; i < 6; i++) {
+        gb_int(b, types[i], 4);
+    }
+    gb_array(b, "tokenizer.ggml.merges", CSN_GGUF_STRING, 0);
+}
+
+static void gguf_names_every_end_of_turn(void **state) {
+    (void)state;
     memory_fs fs;
     csn_buf b = CSN_BUF_INIT(1 << 16);
-    gb_head(&b, 3, 0, 17);
-    gb_text(&b, "general.architecture", "llama");
-    gb_text(&b, "general.name", "Tiny");
-    gb_u32(&b, "llama.embedding_length", 32);
-    gb_u32(&b, "llama.feed_forward_length", 64);
-    gb_u32(&b, "llama.block_count", 1);
-    gb_u32(&b, "llama.attention.head_count", 2);
-    gb_u32(&b, "llama.context_length", 64);
-    gb_f32(&b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
-    gb_text(&b, "tokenizer.ggml.model", "gpt2");
-    gb_text(&b, "tokenizer.ggml.pre", "gpt-2");
-    gb_array(&b, "tokenizer.ggml.tokens", CSN_GGUF_STRING, 6);
-    for (int i = 0; i < 6; i++) {
-        gb_str(&b, tokens[i]);
-    }
-    gb_array(&b, "tokenizer.ggml.token_type", CSN_GGUF_I32, 6);
-    for (int i = 0; i < 6; i++) {
-        gb_int(&b, types[i], 4);
-    }
-    gb_array(&b, "tokenizer.ggml.merges", CSN_GGUF_STRING, 0);
+    begin_gguf(&b, 4);
     gb_u32(&b, "tokenizer.ggml.bos_token_id", 0);
     gb_u32(&b, "tokenizer.ggml.eos_token_id", 1);
     gb_u32(&b, "tokenizer.ggml.eot_token_id", 3);
@@ -479,11 +530,64 @@ static void gguf_names_every_end_of_turn(void **state) {
     close_source(&fs, s);
 }
 
+/* As for config.json; all ones say "none", and what only names a token may name none. */
+static void gguf_ids_and_flags_of_another_form_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *key;
+        const char *text; /* NULL: the number */
+        uint32_t number;
+        caisson_status status;
+    } cases[] = {
+        {"tokenizer.ggml.bos_token_id", NULL, 6, CAISSON_E_PARSE},
+        {"tokenizer.ggml.eos_token_id", NULL, 6, CAISSON_E_PARSE},
+        {"tokenizer.ggml.eot_token_id", NULL, 65536, CAISSON_E_PARSE},
+        {"tokenizer.ggml.eom_token_id", NULL, 1u << 31, CAISSON_E_PARSE},
+        {"tokenizer.ggml.unknown_token_id", NULL, 6, CAISSON_E_PARSE},
+        {"tokenizer.ggml.eos_token_id", NULL, UINT32_MAX, CAISSON_OK},
+        {"tokenizer.ggml.eos_token_id", NULL, 5, CAISSON_OK},
+        {"tokenizer.ggml.padding_token_id", NULL, 6, CAISSON_OK},
+        {"tokenizer.ggml.eos_token_id", "1", 0, CAISSON_E_PARSE},
+        {"tokenizer.ggml.padding_token_id", "1", 0, CAISSON_E_PARSE},
+        {"tokenizer.ggml.add_bos_token", NULL, 1, CAISSON_E_PARSE},
+        {"tokenizer.ggml.add_eos_token", "true", 0, CAISSON_E_PARSE},
+        {"tokenizer.ggml.add_space_prefix", NULL, 0, CAISSON_E_PARSE},
+        {"tokenizer.chat_template", NULL, 7, CAISSON_E_PARSE},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        memory_fs fs;
+        csn_source *s = NULL;
+        caisson_error err = {0};
+        csn_buf b = CSN_BUF_INIT(1 << 16);
+        begin_gguf(&b, 1);
+        if (cases[i].text != NULL) {
+            gb_text(&b, cases[i].key, cases[i].text);
+        } else {
+            gb_u32(&b, cases[i].key, cases[i].number);
+        }
+        memory_fs_init(&fs);
+        memory_fs_put(&fs, "m.gguf", b.ptr, b.len);
+        csn_buf_free(&b);
+        caisson_status status = csn_source_open(&fs.base, "m.gguf", NULL, &s, &err);
+        if (status != cases[i].status) {
+            fail_msg("%s, case %d: %s", cases[i].key, (int)i, caisson_status_name(status));
+        }
+        if (status != CAISSON_OK) {
+            assert_string_equal(err.tensor, cases[i].key);
+        } else {
+            csn_source_close(s);
+        }
+        assert_int_equal(fs.n_open, 0);
+        memory_fs_done(&fs);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_eos_ids_of_generation_config_count),
         cmocka_unit_test(config_gives_eos_when_nothing_else_does),
         cmocka_unit_test(the_tokenizers_eos_token_counts_too),
+        cmocka_unit_test(ids_and_templates_of_another_form_are_refused),
         cmocka_unit_test(the_jinja_file_wins_unless_it_is_blank),
         cmocka_unit_test(a_directory_without_tokenizer_converts),
         cmocka_unit_test(bad_json_names_its_file),
@@ -495,6 +599,7 @@ int main(void) {
         cmocka_unit_test(published_configs_are_understood),
         cmocka_unit_test(refuses_routers_of_deepseek_v2_that_it_does_not_know),
         cmocka_unit_test(gguf_names_every_end_of_turn),
+        cmocka_unit_test(gguf_ids_and_flags_of_another_form_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
