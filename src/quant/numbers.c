@@ -6,20 +6,17 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/cpu.h"
 #include "base/number.h"
+#include "quant/numbers_template.h"
 #include "quant/q4tp.h"
 #include "quant/quant_internal.h"
 
-/* Of kinds whose bits say it: `exponent` of one number, in as many bytes. */
-struct field {
-    unsigned nbytes;
-    uint32_t exponent;
-};
-static const struct field fields[] = {[CSN_NUMBER_F16] = {2, 0x7c00u},
-                                      [CSN_NUMBER_BF16] = {2, 0x7f80u},
-                                      [CSN_NUMBER_F32] = {4, 0x7f800000u},
-                                      [CSN_NUMBER_Q4TP] = {4, 0},
-                                      [CSN_NUMBER_Q2TP] = {4, 0}};
+static const struct csn_number_field fields[] = {[CSN_NUMBER_F16] = {2, 0x7c00u},
+                                                 [CSN_NUMBER_BF16] = {2, 0x7f80u},
+                                                 [CSN_NUMBER_F32] = {4, 0x7f800000u},
+                                                 [CSN_NUMBER_Q4TP] = {4, 0},
+                                                 [CSN_NUMBER_Q2TP] = {4, 0}};
 
 /* A ladder rises or falls from rung to rung, and nothing makes an infinity finite again. */
 static bool is_finite_ladder(csn_number_kind kind, const uint8_t *p) {
@@ -34,83 +31,32 @@ static bool is_finite_ladder(csn_number_kind kind, const uint8_t *p) {
 }
 
 static bool is_finite(csn_number_kind kind, const uint8_t *p) {
-    const struct field f = fields[kind];
+    const struct csn_number_field f = fields[kind];
     if (f.exponent == 0) {
         return is_finite_ladder(kind, p);
     }
     return ((f.nbytes == 2 ? csn_load16(p) : csn_load32(p)) & f.exponent) != f.exponent;
 }
 
-/* ---- is there any? ---- */
-
-typedef int8_t lanes8 __attribute__((vector_size(16)));
-typedef int16_t lanes16 __attribute__((vector_size(16)));
-typedef uint64_t lanes64 __attribute__((vector_size(16)));
-enum { LANES = sizeof(lanes64), AT_ONCE = 4 }; /* vectors in flight */
-
-static bool is_set(lanes64 x) {
-    return (x[0] | x[1]) != 0;
-}
-
-static inline lanes16 above16(const uint8_t *p, lanes16 kept, int16_t most) {
-    lanes16 x;
-    memcpy(&x, p, LANES);
-    return (x & kept) > most;
-}
-
-static inline lanes8 above8(const uint8_t *p, lanes8 kept, int8_t most) {
-    lanes8 x;
-    memcpy(&x, p, LANES);
-    return (x & kept) > most;
-}
-
-/* Numbers side by side, by their upper halves; nbytes a multiple of AT_ONCE * LANES. */
-static bool any_side_by_side(const struct field *f, const uint8_t *p, uint64_t nbytes) {
-    const int16_t lower = f->nbytes == 2 ? 0x7fff : 0;
-    const lanes16 kept = {lower, 0x7fff, lower, 0x7fff, lower, 0x7fff, lower, 0x7fff};
-    const int16_t most = (int16_t)((f->nbytes == 2 ? f->exponent : f->exponent >> 16) - 1);
-    lanes16 odd0 = {0};
-    lanes16 odd1 = {0};
-    for (const uint8_t *end = p + nbytes; p < end; p += AT_ONCE * LANES) {
-        odd0 |= above16(p, kept, most) | above16(p + 2 * LANES, kept, most);
-        odd1 |= above16(p + LANES, kept, most) | above16(p + 3 * LANES, kept, most);
-    }
-    return is_set((lanes64)(odd0 | odd1));
-}
-
-/* f16 among other bytes, by their upper bytes, as many in a vector as fit. No vector reaches behind
- * the n-th number; *ret_done are looked at. */
-static bool any_apart(const uint8_t *p, uint64_t n, uint32_t stride, uint64_t *ret_done) {
-    const uint64_t each = (LANES - 2) / stride + 1;
-    const uint64_t next = each * stride;
-    lanes8 kept = {0};
-    for (uint64_t k = 0; k < each; k++) {
-        kept[k * stride + 1] = 0x7f;
-    }
-    lanes8 odd0 = {0};
-    lanes8 odd1 = {0};
-    uint64_t i = 0;
-    for (; i + (AT_ONCE + 1) * each < n; i += AT_ONCE * each, p += AT_ONCE * next) {
-        odd0 |= above8(p, kept, 0x7b) | above8(p + 2 * next, kept, 0x7b);
-        odd1 |= above8(p + next, kept, 0x7b) | above8(p + 3 * next, kept, 0x7b);
-    }
-    *ret_done = i;
-    return is_set((lanes64)(odd0 | odd1));
-}
-
 static bool any(const csn_numbers *s, const uint8_t *p, uint64_t n) {
-    const struct field *f = &fields[s->kind];
+    const struct csn_number_field *f = &fields[s->kind];
+    csn_numbers_side_by_side_fn any_side_by_side = side_by_side;
+    csn_numbers_apart_fn any_apart = apart;
+#if defined(__x86_64__)
+    if ((csn_cpu_flags() & CSN_CPU_AVX2) != 0) {
+        any_side_by_side = csn_numbers_side_by_side_avx2;
+        any_apart = csn_numbers_apart_avx2;
+    }
+#endif
     uint64_t i = 0;
     if (s->kind == CSN_NUMBER_F16 && s->stride != f->nbytes) {
         if (any_apart(p, n, s->stride, &i)) {
             return true;
         }
     } else if (f->exponent != 0 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) {
-        uint64_t nbytes = n * f->nbytes / (AT_ONCE * LANES) * (AT_ONCE * LANES);
-        if (any_side_by_side(f, p, nbytes)) {
+        if (any_side_by_side(f, p, n, &i)) {
             return true;
         }
-        i = nbytes / f->nbytes;
     }
     for (; i < n; i++) {
         if (!is_finite(s->kind, p + i * s->stride)) {

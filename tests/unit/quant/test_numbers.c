@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "base/cpu.h"
 #include "quant/numbers.h"
 #include "quant/quant_internal.h"
 #include "support/golden_codec.h"
@@ -98,8 +99,7 @@ static void what_a_decoder_meets_is_found(void **state) {
 }
 
 /* Every place of a long run, whatever lies in lanes and what behind them; cut in two anywhere. */
-static void every_place_of_a_run(void **state) {
-    (void)state;
+static void look_for_every_place(void) {
     static const csn_numbers kinds[] = {
         {CSN_NUMBER_F16, false, 3, 100, 2, 0}, {CSN_NUMBER_F16, true, 0, 40, 9, 0},
         {CSN_NUMBER_F16, false, 2, 60, 18, 0}, {CSN_NUMBER_BF16, true, 0, 100, 2, 0},
@@ -137,6 +137,14 @@ static void every_place_of_a_run(void **state) {
         assert_false(csn_numbers_find(s, p, 0, nbytes, &at));
         free(p);
     }
+}
+
+static void every_place_of_a_run(void **state) {
+    (void)state;
+    look_for_every_place();
+    csn_cpu_mask(0); /* the baseline's lanes */
+    look_for_every_place();
+    csn_cpu_mask(UINT32_MAX);
 }
 
 /* Facts 4.11: a rung is 2^lo times 2^step to its power, in f32; 4.12: the first of q2tp is 0. */
