@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A csn_fs around another one that can fail: the n-th operation (of all, or of one kind), short
- * reads and writes, a disk that is full after so many bytes or does not answer, a process killed at
- * an operation.
+ * reads and writes, a disk that is full after so many bytes, does not answer or has a bad place, a
+ * process killed at an operation.
  *
  *   faulty_fs f;
  *   faulty_fs_init(&f, csn_fs_os());
@@ -47,6 +47,7 @@ typedef struct faulty_fs {
     _Atomic uint64_t stall_from; /* those from this offset on */
     _Atomic int n_held;          /* reads that it holds */
     _Atomic size_t short_by;     /* reads and writes move at most this many bytes; 0 = no limit */
+    uint64_t bad_from, n_bad;    /* bytes of a file that no read may touch: a bad sector */
     uint64_t disk_left;          /* bytes that can still be written */
     int n_open;
 } faulty_fs;
@@ -96,6 +97,9 @@ static caisson_status faulty_read(csn_file *f, uint64_t off, void *buf, size_t n
     FAULTY_CHECK(fs, FAULTY_READ, f->path);
     size_t most = atomic_load(&fs->short_by);
     n = most != 0 && n > most ? most : n;
+    if (fs->n_bad > 0 && off < fs->bad_from + fs->n_bad && fs->bad_from < off + n) {
+        return faulty_error(f->path, EIO, err);
+    }
     return faulty_inner(f)->ops->read(faulty_inner(f), off, buf, n, ret_n, err);
 }
 static caisson_status faulty_write(csn_file *f, uint64_t off, const void *buf, size_t n,

@@ -2,13 +2,13 @@
 /* Every stored hash and digest against the bytes (CMF 8, facts 9.1): sections, then tensors, whose
  * scales and values have to be finite.
  *
- * All of it is cut into blocks of 256 KiB, the pieces of the second digest; threads take the next
- * block in turn, read it through the file contract and fold it, 64 KiB at a time: those stay in the
- * L2 cache wherever their pages lie (whole blocks lost a third of the hashing speed to lines that
- * shared a place). hash64 is an XOR of folds, and the digest of a piece waits in its place, so the
- * order of blocks does not matter and a single large tensor keeps all threads busy. Faults are told
- * at the end, in the order of the file's structure, each with its range of bytes. A block that
- * cannot be read is a fault of its owner.
+ * All of it is cut into blocks of 256 KiB, the pieces of the second digest. Threads take the next
+ * few blocks in turn, read those that lie side by side through the file contract and fold them from
+ * the L2 cache. A call to the kernel costs as much as the copy of many KiB, so one reads up to 512.
+ * hash64 is an XOR of folds, and the digest of a piece waits in its place, so the order of blocks
+ * does not matter and a single large tensor keeps all threads busy. Faults are told at the end, in
+ * the order of the file's structure, each with its range of bytes. A block that cannot be read is a
+ * fault of its owner.
  */
 #include <stdatomic.h>
 
@@ -17,7 +17,13 @@
 #include "format/cmf/cmf_internal.h"
 #include "quant/numbers.h"
 
-enum { BLOCK = CSN_DIGEST_PIECE, READ = 64 << 10 };
+enum {
+    BLOCK = CSN_DIGEST_PIECE,
+    READ = 2 * BLOCK, /* at most, in one call */
+    TAKE = 4,         /* blocks that a thread takes */
+    GAP = 4096,       /* bytes between two blocks that are read along */
+    STEP = 64 << 10   /* how exactly a place that cannot be read is told */
+};
 
 /* One thing with a hash: a section (i < N_SECTIONS) or tensor i - N_SECTIONS. */
 struct item {
@@ -35,7 +41,7 @@ struct job {
     struct item *items;
     size_t n_items;
     uint64_t n_blocks, n_bytes;
-    uint8_t **buffers; /* [n_threads] of BLOCK bytes */
+    uint8_t **buffers; /* [n_threads] of READ bytes */
     uint8_t *digests;  /* [n_blocks][CSN_DIGEST_BYTES]; NULL: the file stores none */
     const csn_progress *progress;
     _Atomic uint64_t next_block;
@@ -76,46 +82,96 @@ static csn_matrix numbers_of(const csn_tensor *t) {
     return csn_matrix_make(t->dtype, &t->shape, NULL, t->nbytes);
 }
 
-static void hash_block(struct job *j, uint64_t b, uint8_t *buffer) {
+/* Bytes [begin, begin + n) of an item. */
+struct block {
+    struct item *item;
+    uint64_t begin;
+    size_t n;
+};
+
+static struct block block_at(const struct job *j, uint64_t b) {
     struct item *it = owner(j, b);
     uint64_t begin = (b - it->first_block) * BLOCK;
-    uint64_t end = it->nbytes - begin < BLOCK ? it->nbytes : begin + BLOCK;
-    uint64_t pieces = 0;
-    size_t have = 0; /* bytes of the block in the buffer */
+    return (struct block){it, begin, it->nbytes - begin < BLOCK ? it->nbytes - begin : BLOCK};
+}
+
+static uint64_t offset_of(struct block b) {
+    return b.item->offset + b.begin;
+}
+
+static void hash_block(struct job *j, uint64_t i, struct block b, const uint8_t *bytes) {
+    struct item *it = b.item;
     const csn_tensor *t = tensor_of(j, it);
-    csn_matrix m = t != NULL ? numbers_of(t) : (csn_matrix){0};
-    csn_numbers odd;
-    uint64_t odd_at;
-    for (uint64_t at = begin; at < end; at += READ) {
-        size_t n = end - at < READ ? (size_t)(end - at) : READ;
-        caisson_error err;
-        if (csn_file_read_at(j->c->file, it->offset + at, buffer + have, n, &err) != CAISSON_OK) {
-            keep_lowest(&it->bad_at, it->offset + at);
-            atomic_store(&it->bad_errno, err.sys_errno);
-            break;
-        }
-        pieces ^= csn_hash64_piece(buffer + have, n);
-        if (t != NULL && csn_numbers_find_any(&m, buffer + have, at, at + n, &odd, &odd_at)) {
+    atomic_fetch_xor_explicit(&it->pieces, csn_hash64_piece(bytes, b.n), memory_order_relaxed);
+    if (it->digest != NULL) {
+        csn_digest_piece(bytes, b.n, j->digests + i * CSN_DIGEST_BYTES);
+    }
+    if (t != NULL) {
+        csn_matrix m = numbers_of(t);
+        csn_numbers odd;
+        uint64_t odd_at;
+        if (csn_numbers_find_any(&m, bytes, b.begin, b.begin + b.n, &odd, &odd_at)) {
             keep_lowest(&it->odd_at, odd_at);
         }
-        have += it->digest != NULL ? n : 0;
     }
-    if (it->digest != NULL) { /* in one call: 49 GB/s instead of 46 in four (docs/benchmarks.md) */
-        csn_digest_piece(buffer, have, j->digests + b * CSN_DIGEST_BYTES);
+}
+
+/* One block in small steps, behind a read that failed; false: one of them failed too. */
+static bool read_block(struct job *j, struct block b, uint8_t *buffer) {
+    for (size_t at = 0; at < b.n; at += STEP) {
+        caisson_error err;
+        if (csn_file_read_at(j->c->file, offset_of(b) + at, buffer + at,
+                             b.n - at < STEP ? b.n - at : STEP, &err) != CAISSON_OK) {
+            keep_lowest(&b.item->bad_at, offset_of(b) + at);
+            atomic_store(&b.item->bad_errno, err.sys_errno);
+            return false;
+        }
     }
-    atomic_fetch_xor_explicit(&it->pieces, pieces, memory_order_relaxed);
-    atomic_fetch_add_explicit(&j->done_bytes, end - begin, memory_order_relaxed);
+    return true;
+}
+
+/* The first of the blocks [i, end) and those that lie behind it, side by side, as many as one read
+ * holds; returns how many. */
+static uint64_t hash_blocks(struct job *j, uint64_t i, uint64_t end, uint8_t *buffer) {
+    struct block blocks[TAKE];
+    blocks[0] = block_at(j, i);
+    uint64_t first = offset_of(blocks[0]);
+    size_t nbytes = blocks[0].n;
+    uint64_t n = 1;
+    for (; n < end - i; n++) {
+        struct block next = block_at(j, i + n);
+        uint64_t at = offset_of(next) - first; /* wraps where it lies in front of the first */
+        if (at < nbytes || at - nbytes >= GAP || at + next.n > READ) {
+            break;
+        }
+        blocks[n] = next;
+        nbytes = (size_t)at + next.n;
+    }
+    caisson_error err;
+    bool is_read = csn_file_read_at(j->c->file, first, buffer, nbytes, &err) == CAISSON_OK;
+    for (uint64_t k = 0; k < n; k++) {
+        if (is_read) {
+            hash_block(j, i + k, blocks[k], buffer + (offset_of(blocks[k]) - first));
+        } else if (read_block(j, blocks[k], buffer)) {
+            hash_block(j, i + k, blocks[k], buffer);
+        }
+        atomic_fetch_add_explicit(&j->done_bytes, blocks[k].n, memory_order_relaxed);
+    }
+    return n;
 }
 
 static void work(void *ctx, unsigned i_thread, unsigned n_threads) {
     (void)n_threads;
     struct job *j = ctx;
     while (!atomic_load_explicit(&j->stop, memory_order_relaxed)) {
-        uint64_t b = atomic_fetch_add_explicit(&j->next_block, 1, memory_order_relaxed);
-        if (b >= j->n_blocks) {
+        uint64_t i = atomic_fetch_add_explicit(&j->next_block, TAKE, memory_order_relaxed);
+        uint64_t end = i + TAKE < j->n_blocks ? i + TAKE : j->n_blocks;
+        if (i >= end) {
             break;
         }
-        hash_block(j, b, j->buffers[i_thread]);
+        while (i < end) {
+            i += hash_blocks(j, i, end, j->buffers[i_thread]);
+        }
         if (i_thread == 0 && j->progress != NULL) { /* callbacks stay on the caller's thread */
             j->status = csn_progress_tell(j->progress, "verify", atomic_load(&j->done_bytes),
                                           j->n_bytes, j->err);
@@ -368,7 +424,7 @@ static caisson_status run(struct job *j, csn_pool *pool, caisson_error *err) {
     CSN_TRY(CSN_NEW(j->n_items, &j->items, err));
     CSN_TRY(CSN_NEW(n_threads, &j->buffers, err));
     for (unsigned i = 0; i < n_threads; i++) {
-        CSN_TRY(csn_alloc_aligned(BLOCK, (void **)&j->buffers[i], err));
+        CSN_TRY(csn_alloc_aligned(READ, (void **)&j->buffers[i], err));
     }
     for (size_t i = 0; i < CSN_CMF_N_SECTIONS; i++) {
         uint64_t h;

@@ -499,19 +499,36 @@ static void every_failed_read_is_told(void **state) {
     }
 }
 
+static void keep_fault(void *ctx, const caisson_error *fault) {
+    *(caisson_error *)ctx = *fault;
+}
+
 static void a_read_error_in_verify_is_a_fault_and_goes_on(void **state) {
     (void)state;
     csn_cmf *c = NULL;
     caisson_error err;
+    caisson_error fault;
     faulty_fs f;
     faulty_fs_init(&f, csn_fs_os());
     ASSERT_OK(csn_cmf_open(&f.base, CMF_GOLDEN "files/tiny-f32.cmf", &c, &err), &err);
     uint64_t n_faults = 0;
+    for (uint32_t i = 0; i < c->dir.n; i++) { /* side by side, so read with its neighbours */
+        const csn_tensor *t = &c->dir.tensors[i];
+        f.bad_from = t->offset + t->nbytes - 1;
+        f.n_bad = 1;
+        ASSERT_OK(csn_cmf_verify(c, NULL, NULL, keep_fault, &fault, &n_faults, &err), &err);
+        assert_int_equal(n_faults, 1);
+        assert_int_equal(fault.code, CAISSON_E_IO);
+        assert_int_equal(fault.sys_errno, EIO);
+        assert_true(fault.offset == t->offset && fault.n_bytes == t->nbytes);
+        assert_true(csn_str_eq(csn_str_from(fault.tensor), t->name));
+    }
+    f.n_bad = 0;
     f.kinds = FAULTY_READ;
     f.n = 0;
-    f.fail_at = 5;
+    f.fail_at = 0;
     ASSERT_OK(csn_cmf_verify(c, NULL, NULL, cmf_ignore_fault, NULL, &n_faults, &err), &err);
-    assert_int_equal(n_faults, 1);
+    assert_int_equal(n_faults, 0); /* it failed once, and then gave the right bytes */
     f.fail_at = 0;
     f.stays_broken = true; /* the disk is gone: every section and tensor is told */
     ASSERT_OK(csn_cmf_verify(c, NULL, NULL, cmf_ignore_fault, NULL, &n_faults, &err), &err);
