@@ -68,6 +68,16 @@ typedef struct csn_name_row {
     csn_dim of_rows[3]; /* all rows of the source, when it holds more than ours */
 } csn_name_row;
 
+/* A row whose source holds nothing else; a table of rows. */
+#define CSN_NAME_ROW(name, hf, gguf, rows, cols, flags)                                            \
+    {                                                                                              \
+        name, hf, gguf, rows, cols, flags, {0}, {                                                  \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define CSN_NAME_TABLE(rows)                                                                       \
+    { rows, sizeof(rows) / sizeof((rows)[0]) }
+
 typedef struct csn_name_table {
     const csn_name_row *rows;
     size_t n;

@@ -3,8 +3,6 @@
 #include "convert/family.h"
 
 #define LAYER "model.layers.{}."
-#define TABLE(rows)                                                                                \
-    { rows, sizeof(rows) / sizeof((rows)[0]) }
 #define V CSN_DIM_VOCAB
 #define H CSN_DIM_HIDDEN
 #define Q CSN_DIM_Q
@@ -17,44 +15,28 @@
 #define OPT CSN_ROW_OPTIONAL
 
 /* Rows in the order in which they are written to the file. */
+#define ROW(name, gguf, rows, cols, flags) CSN_NAME_ROW(name, NULL, gguf, rows, cols, flags)
 #define HEAD_ROWS                                                                                  \
-    {"model.embed_tokens.weight", NULL, "token_embd.weight", V, H, 0, {0}, {0}},                   \
-        {"model.norm.weight", NULL, "output_norm.weight", H, ONE_D, NORM, {0}, {0}}, {             \
-        "lm_head.weight", NULL, "output.weight", V, H, OPT, {0}, {                                 \
-            0                                                                                      \
-        }                                                                                          \
-    }
+    ROW("model.embed_tokens.weight", "token_embd.weight", V, H, 0),                                \
+        ROW("model.norm.weight", "output_norm.weight", H, ONE_D, NORM),                            \
+        ROW("lm_head.weight", "output.weight", V, H, OPT)
 #define INPUT_NORM_ROW                                                                             \
-    {                                                                                              \
-        LAYER "input_layernorm.weight", NULL, "blk.{}.attn_norm.weight", H, ONE_D, NORM, {0}, {    \
-            0                                                                                      \
-        }                                                                                          \
-    }
-#define OUT_ROW                                                                                    \
-    {                                                                                              \
-        LAYER "self_attn.o_proj.weight", NULL, "blk.{}.attn_output.weight", H, Q, 0, {0}, {        \
-            0                                                                                      \
-        }                                                                                          \
-    }
-#define DOWN_ROW                                                                                   \
-    {                                                                                              \
-        LAYER "mlp.down_proj.weight", NULL, "blk.{}.ffn_down.weight", H, F, CSN_ROW_FFN, {0}, {    \
-            0                                                                                      \
-        }                                                                                          \
-    }
+    ROW(LAYER "input_layernorm.weight", "blk.{}.attn_norm.weight", H, ONE_D, NORM)
+#define OUT_ROW ROW(LAYER "self_attn.o_proj.weight", "blk.{}.attn_output.weight", H, Q, 0)
+#define DOWN_ROW ROW(LAYER "mlp.down_proj.weight", "blk.{}.ffn_down.weight", H, F, CSN_ROW_FFN)
 
 static const csn_name_row dense_rows[] = {
     HEAD_ROWS,
     INPUT_NORM_ROW,
-    {LAYER "self_attn.q_proj.weight", NULL, "blk.{}.attn_q.weight", Q, H, ROT, {0}, {0}},
-    {LAYER "self_attn.k_proj.weight", NULL, "blk.{}.attn_k.weight", KV, H, ROT, {0}, {0}},
-    {LAYER "self_attn.v_proj.weight", NULL, "blk.{}.attn_v.weight", KV, H, 0, {0}, {0}},
+    ROW(LAYER "self_attn.q_proj.weight", "blk.{}.attn_q.weight", Q, H, ROT),
+    ROW(LAYER "self_attn.k_proj.weight", "blk.{}.attn_k.weight", KV, H, ROT),
+    ROW(LAYER "self_attn.v_proj.weight", "blk.{}.attn_v.weight", KV, H, 0),
     OUT_ROW,
-    {LAYER "mlp.gate_proj.weight", NULL, "blk.{}.ffn_gate.weight", F, H, CSN_ROW_FFN, {0}, {0}},
-    {LAYER "mlp.up_proj.weight", NULL, "blk.{}.ffn_up.weight", F, H, CSN_ROW_FFN, {0}, {0}},
+    ROW(LAYER "mlp.gate_proj.weight", "blk.{}.ffn_gate.weight", F, H, CSN_ROW_FFN),
+    ROW(LAYER "mlp.up_proj.weight", "blk.{}.ffn_up.weight", F, H, CSN_ROW_FFN),
     DOWN_ROW,
 };
-const csn_name_table csn_names_dense = TABLE(dense_rows);
+const csn_name_table csn_names_dense = CSN_NAME_TABLE(dense_rows);
 
 static const char qkv_hf[] = LAYER "self_attn.qkv_proj.weight";
 static const char qkv_gguf[] = "blk.{}.attn_qkv.weight";
@@ -71,65 +53,38 @@ static const csn_name_row fused_rows[] = {
     {LAYER "mlp.up_proj.weight", gate_up_hf, gate_up_gguf, F, H, 0, {F}, {F, F}},
     DOWN_ROW,
 };
-const csn_name_table csn_names_fused = TABLE(fused_rows);
+const csn_name_table csn_names_fused = CSN_NAME_TABLE(fused_rows);
 
 /* The norm in front of the FFN, where there is no sandwich. */
 static const csn_name_row pre_norm_rows[] = {
-    {LAYER "post_attention_layernorm.weight",
-     NULL,
-     "blk.{}.ffn_norm.weight",
-     H,
-     ONE_D,
-     NORM,
-     {0},
-     {0}},
+    ROW(LAYER "post_attention_layernorm.weight", "blk.{}.ffn_norm.weight", H, ONE_D, NORM),
 };
-const csn_name_table csn_names_ffn_norm = TABLE(pre_norm_rows);
+const csn_name_table csn_names_ffn_norm = CSN_NAME_TABLE(pre_norm_rows);
 
 static const csn_name_row bias_rows[] = {
-    {LAYER "self_attn.q_proj.bias", NULL, "blk.{}.attn_q.bias", Q, ONE_D, OPT | ROT, {0}, {0}},
-    {LAYER "self_attn.k_proj.bias", NULL, "blk.{}.attn_k.bias", KV, ONE_D, OPT | ROT, {0}, {0}},
-    {LAYER "self_attn.v_proj.bias", NULL, "blk.{}.attn_v.bias", KV, ONE_D, OPT, {0}, {0}},
-    {LAYER "self_attn.o_proj.bias", NULL, "blk.{}.attn_output.bias", H, ONE_D, OPT, {0}, {0}},
-    {LAYER "mlp.gate_proj.bias", NULL, "blk.{}.ffn_gate.bias", F, ONE_D, OPT, {0}, {0}},
-    {LAYER "mlp.up_proj.bias", NULL, "blk.{}.ffn_up.bias", F, ONE_D, OPT, {0}, {0}},
-    {LAYER "mlp.down_proj.bias", NULL, "blk.{}.ffn_down.bias", H, ONE_D, OPT, {0}, {0}},
+    ROW(LAYER "self_attn.q_proj.bias", "blk.{}.attn_q.bias", Q, ONE_D, OPT | ROT),
+    ROW(LAYER "self_attn.k_proj.bias", "blk.{}.attn_k.bias", KV, ONE_D, OPT | ROT),
+    ROW(LAYER "self_attn.v_proj.bias", "blk.{}.attn_v.bias", KV, ONE_D, OPT),
+    ROW(LAYER "self_attn.o_proj.bias", "blk.{}.attn_output.bias", H, ONE_D, OPT),
+    ROW(LAYER "mlp.gate_proj.bias", "blk.{}.ffn_gate.bias", F, ONE_D, OPT),
+    ROW(LAYER "mlp.up_proj.bias", "blk.{}.ffn_up.bias", F, ONE_D, OPT),
+    ROW(LAYER "mlp.down_proj.bias", "blk.{}.ffn_down.bias", H, ONE_D, OPT),
 };
-const csn_name_table csn_names_biases = TABLE(bias_rows);
+const csn_name_table csn_names_biases = CSN_NAME_TABLE(bias_rows);
 
 static const csn_name_row qk_norm_rows[] = {
-    {LAYER "self_attn.q_norm.weight", NULL, "blk.{}.attn_q_norm.weight", HD, ONE_D, NORM, {0}, {0}},
-    {LAYER "self_attn.k_norm.weight", NULL, "blk.{}.attn_k_norm.weight", HD, ONE_D, NORM, {0}, {0}},
+    ROW(LAYER "self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight", HD, ONE_D, NORM),
+    ROW(LAYER "self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight", HD, ONE_D, NORM),
 };
-const csn_name_table csn_names_qk_norm = TABLE(qk_norm_rows);
+const csn_name_table csn_names_qk_norm = CSN_NAME_TABLE(qk_norm_rows);
 
 static const csn_name_row sandwich_rows[] = {
-    {LAYER "post_attention_layernorm.weight",
-     NULL,
-     "blk.{}.post_attention_norm.weight",
-     H,
-     ONE_D,
-     NORM,
-     {0},
-     {0}},
-    {LAYER "pre_feedforward_layernorm.weight",
-     NULL,
-     "blk.{}.ffn_norm.weight",
-     H,
-     ONE_D,
-     NORM,
-     {0},
-     {0}},
-    {LAYER "post_feedforward_layernorm.weight",
-     NULL,
-     "blk.{}.post_ffw_norm.weight",
-     H,
-     ONE_D,
-     NORM,
-     {0},
-     {0}},
+    ROW(LAYER "post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight", H, ONE_D,
+        NORM),
+    ROW(LAYER "pre_feedforward_layernorm.weight", "blk.{}.ffn_norm.weight", H, ONE_D, NORM),
+    ROW(LAYER "post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight", H, ONE_D, NORM),
 };
-const csn_name_table csn_names_sandwich = TABLE(sandwich_rows);
+const csn_name_table csn_names_sandwich = CSN_NAME_TABLE(sandwich_rows);
 
 /* ---- config.json ---- */
 

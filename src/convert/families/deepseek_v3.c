@@ -5,18 +5,12 @@
 #include "convert/family.h"
 
 #define MLP "model.layers.{}.mlp."
-#define TABLE(rows)                                                                                \
-    { rows, sizeof(rows) / sizeof((rows)[0]) }
 #define H CSN_DIM_HIDDEN
 #define F CSN_DIM_EXPERT_FFN
 #define S CSN_DIM_SHARED_FFN
 #define BLK "blk.{}."
 #define ROW(name, hf, gguf, rows, cols, flags)                                                     \
-    {                                                                                              \
-        MLP name, MLP hf, BLK gguf, rows, cols, flags, {0}, {                                      \
-            0                                                                                      \
-        }                                                                                          \
-    }
+    CSN_NAME_ROW(MLP name, MLP hf, BLK gguf, rows, cols, flags)
 #define IN_MIXTURE CSN_ROW_MIXTURE
 
 static const csn_name_row moe_rows[] = {
@@ -37,7 +31,7 @@ static const csn_name_row moe_rows[] = {
     ROW("shared_expert.down_proj.weight", "shared_experts.down_proj.weight",
         "ffn_down_shexp.weight", H, S, IN_MIXTURE | CSN_ROW_OPTIONAL),
 };
-const csn_name_table csn_names_deepseek = TABLE(moe_rows);
+const csn_name_table csn_names_deepseek = CSN_NAME_TABLE(moe_rows);
 
 static const csn_config_defaults defaults = {
     .vocab_size = 129280,

@@ -5,8 +5,6 @@
 #include "convert/family.h"
 
 #define LAYER "model.layers.{}."
-#define TABLE(rows)                                                                                \
-    { rows, sizeof(rows) / sizeof((rows)[0]) }
 #define H CSN_DIM_HIDDEN
 #define F CSN_DIM_EXPERT_FFN
 #define S CSN_DIM_SHARED_FFN
@@ -16,11 +14,7 @@
 #define ONE_D CSN_DIM_NONE
 #define OPT CSN_ROW_OPTIONAL
 #define ROW(name, hf, gguf, rows, cols, flags)                                                     \
-    {                                                                                              \
-        LAYER name, LAYER hf, gguf, rows, cols, flags, {0}, {                                      \
-            0                                                                                      \
-        }                                                                                          \
-    }
+    CSN_NAME_ROW(LAYER name, LAYER hf, gguf, rows, cols, flags)
 #define BLK "blk.{}."
 #define KDA(name, gguf, rows, cols, flags)                                                         \
     ROW("kda_attn." name, "self_attn." name, gguf, rows, cols, CSN_ROW_KDA | (flags))
@@ -45,7 +39,7 @@ static const csn_name_row kda_rows[] = {
     KDA("o_norm.weight", BLK "ssm_norm.weight", D, ONE_D, 0),
     KDA("o_proj.weight", BLK "attn_output.weight", H, C, 0),
 };
-static const csn_name_table kda_names = TABLE(kda_rows);
+static const csn_name_table kda_names = CSN_NAME_TABLE(kda_rows);
 
 static const csn_name_row moe_rows[] = {
     MOE("gate.weight", "gate.weight", BLK "ffn_gate_inp.weight", CSN_DIM_EXPERTS, H,
@@ -71,12 +65,14 @@ static const csn_name_row moe_rows[] = {
     MOE("shared_expert.down_proj.weight", "shared_experts.down_proj.weight",
         BLK "ffn_down_shexp.weight", H, S, CSN_ROW_MIXTURE | OPT),
 };
-static const csn_name_table moe_names = TABLE(moe_rows);
+static const csn_name_table moe_names = CSN_NAME_TABLE(moe_rows);
 
 /* Required where the configuration has attn_res_block_size: the plan of the engine asks. */
 static const csn_name_row res_rows[] = {
-    {"model.output_attn_res_norm.weight", NULL, NULL, H, ONE_D, OPT | CSN_ROW_ANY_SHAPE, {0}, {0}},
-    {"model.output_attn_res_proj.weight", NULL, NULL, H, ONE_D, OPT | CSN_ROW_ANY_SHAPE, {0}, {0}},
+    CSN_NAME_ROW("model.output_attn_res_norm.weight", NULL, NULL, H, ONE_D,
+                 OPT | CSN_ROW_ANY_SHAPE),
+    CSN_NAME_ROW("model.output_attn_res_proj.weight", NULL, NULL, H, ONE_D,
+                 OPT | CSN_ROW_ANY_SHAPE),
     ROW("self_attention_res_norm.weight", "self_attention_res_norm.weight", NULL, H, ONE_D,
         OPT | CSN_ROW_ANY_SHAPE),
     ROW("self_attention_res_proj.weight", "self_attention_res_proj.weight", NULL, H, ONE_D,
@@ -84,7 +80,7 @@ static const csn_name_row res_rows[] = {
     ROW("mlp_res_norm.weight", "mlp_res_norm.weight", NULL, H, ONE_D, OPT | CSN_ROW_ANY_SHAPE),
     ROW("mlp_res_proj.weight", "mlp_res_proj.weight", NULL, H, ONE_D, OPT | CSN_ROW_ANY_SHAPE),
 };
-static const csn_name_table res_names = TABLE(res_rows);
+static const csn_name_table res_names = CSN_NAME_TABLE(res_rows);
 
 static const csn_config_defaults defaults = {
     .vocab_size = 163840,

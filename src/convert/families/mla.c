@@ -5,15 +5,8 @@
 
 #define LAYER "model.layers.{}."
 #define ATTN LAYER "self_attn."
-#define TABLE(rows)                                                                                \
-    { rows, sizeof(rows) / sizeof((rows)[0]) }
 #define BLK "blk.{}."
-#define ROW(name, gguf, rows, cols, flags)                                                         \
-    {                                                                                              \
-        name, NULL, gguf, rows, cols, flags, {0}, {                                                \
-            0                                                                                      \
-        }                                                                                          \
-    }
+#define ROW(name, gguf, rows, cols, flags) CSN_NAME_ROW(name, NULL, gguf, rows, cols, flags)
 #define H CSN_DIM_HIDDEN
 #define F CSN_DIM_FFN
 #define ONE_D CSN_DIM_NONE
@@ -29,7 +22,7 @@ static const csn_name_row end_rows[] = {
     ROW(LAYER "mlp.up_proj.weight", BLK "ffn_up.weight", F, H, CSN_ROW_FFN),
     ROW(LAYER "mlp.down_proj.weight", BLK "ffn_down.weight", H, F, CSN_ROW_FFN),
 };
-const csn_name_table csn_names_ends = TABLE(end_rows);
+const csn_name_table csn_names_ends = CSN_NAME_TABLE(end_rows);
 
 /* Queries are direct, or of low rank: the plan of the engine asks for what arch says. */
 static const csn_name_row mla_rows[] = {
@@ -44,7 +37,7 @@ static const csn_name_row mla_rows[] = {
     ROW(ATTN "g_proj.weight", NULL, CSN_DIM_MLA_V, H, MLA | OPT),
     ROW(ATTN "o_proj.weight", BLK "attn_output.weight", H, CSN_DIM_MLA_V, MLA),
 };
-const csn_name_table csn_names_mla = TABLE(mla_rows);
+const csn_name_table csn_names_mla = CSN_NAME_TABLE(mla_rows);
 
 caisson_status csn_config_mla(csn_config *c, const csn_rope_rules *rules, bool interleaves,
                               csn_arena *arena, csn_arch *a, caisson_error *err) {

@@ -4,8 +4,8 @@
 #include "convert/family.h"
 
 #define MLP "model.layers.{}.mlp."
-#define TABLE(rows)                                                                                \
-    { rows, sizeof(rows) / sizeof((rows)[0]) }
+#define ROW(name, gguf, rows, cols, flags)                                                         \
+    CSN_NAME_ROW(MLP name, NULL, "blk.{}." gguf, rows, cols, flags)
 #define H CSN_DIM_HIDDEN
 #define F CSN_DIM_EXPERT_FFN
 #define S CSN_DIM_SHARED_FFN
@@ -14,76 +14,20 @@
 enum { MAX_EXPERTS = 1 << 16 };
 
 static const csn_name_row moe_rows[] = {
-    {MLP "gate.weight",
-     NULL,
-     "blk.{}.ffn_gate_inp.weight",
-     CSN_DIM_EXPERTS,
-     H,
-     CSN_ROW_ROUTER | CSN_ROW_MIXTURE,
-     {0},
-     {0}},
-    {MLP "experts.{}.gate_proj.weight",
-     NULL,
-     "blk.{}.ffn_gate_exps.weight",
-     F,
-     H,
-     CSN_ROW_EXPERT,
-     {0},
-     {0}},
-    {MLP "experts.{}.up_proj.weight",
-     NULL,
-     "blk.{}.ffn_up_exps.weight",
-     F,
-     H,
-     CSN_ROW_EXPERT,
-     {0},
-     {0}},
-    {MLP "experts.{}.down_proj.weight",
-     NULL,
-     "blk.{}.ffn_down_exps.weight",
-     H,
-     F,
-     CSN_ROW_EXPERT,
-     {0},
-     {0}},
+    ROW("gate.weight", "ffn_gate_inp.weight", CSN_DIM_EXPERTS, H, CSN_ROW_ROUTER | CSN_ROW_MIXTURE),
+    ROW("experts.{}.gate_proj.weight", "ffn_gate_exps.weight", F, H, CSN_ROW_EXPERT),
+    ROW("experts.{}.up_proj.weight", "ffn_up_exps.weight", F, H, CSN_ROW_EXPERT),
+    ROW("experts.{}.down_proj.weight", "ffn_down_exps.weight", H, F, CSN_ROW_EXPERT),
 };
-const csn_name_table csn_names_moe = TABLE(moe_rows);
+const csn_name_table csn_names_moe = CSN_NAME_TABLE(moe_rows);
 
 static const csn_name_row shared_rows[] = {
-    {MLP "shared_expert_gate.weight",
-     NULL,
-     "blk.{}.ffn_gate_inp_shexp.weight",
-     CSN_DIM_ONE,
-     H,
-     CSN_ROW_MIXTURE,
-     {0},
-     {0}},
-    {MLP "shared_expert.gate_proj.weight",
-     NULL,
-     "blk.{}.ffn_gate_shexp.weight",
-     S,
-     H,
-     CSN_ROW_MIXTURE,
-     {0},
-     {0}},
-    {MLP "shared_expert.up_proj.weight",
-     NULL,
-     "blk.{}.ffn_up_shexp.weight",
-     S,
-     H,
-     CSN_ROW_MIXTURE,
-     {0},
-     {0}},
-    {MLP "shared_expert.down_proj.weight",
-     NULL,
-     "blk.{}.ffn_down_shexp.weight",
-     H,
-     S,
-     CSN_ROW_MIXTURE,
-     {0},
-     {0}},
+    ROW("shared_expert_gate.weight", "ffn_gate_inp_shexp.weight", CSN_DIM_ONE, H, CSN_ROW_MIXTURE),
+    ROW("shared_expert.gate_proj.weight", "ffn_gate_shexp.weight", S, H, CSN_ROW_MIXTURE),
+    ROW("shared_expert.up_proj.weight", "ffn_up_shexp.weight", S, H, CSN_ROW_MIXTURE),
+    ROW("shared_expert.down_proj.weight", "ffn_down_shexp.weight", H, S, CSN_ROW_MIXTURE),
 };
-const csn_name_table csn_names_shared = TABLE(shared_rows);
+const csn_name_table csn_names_shared = CSN_NAME_TABLE(shared_rows);
 
 static caisson_status check(csn_arch *a, const char *section, caisson_error *err) {
     if (a->moe.n_experts == 0 || a->moe.n_experts > MAX_EXPERTS || a->moe.top_k == 0 ||
