@@ -100,21 +100,67 @@ caisson_status csn_fs_read_all(csn_fs *fs, const char *path, uint64_t max, csn_b
     return CAISSON_OK;
 }
 
+/* Waits for a writer that is at work in the file, and removes what a killed one left. */
+static void clear_temp(csn_fs *fs, const char *temp) {
+    caisson_error ignored = {0};
+    csn_file *f = NULL;
+    bool is_there = true;
+    if (csn_fs_open(fs, temp, CSN_OPEN_READ_WRITE, &f, &ignored) == CAISSON_OK) {
+        f->ops->hold(f, CSN_HOLD_EXCLUSIVE);
+        (void)f->ops->lock(f, &is_there, &ignored);
+    } else {
+        is_there = ignored.sys_errno != ENOENT;
+    }
+    if (is_there) { /* else it has become the file that it was written for */
+        (void)fs->ops->remove(fs, temp, &ignored);
+    }
+    csn_file_close(f);
+}
+
+/* A new file that is ours until it is closed: who replaces the same file at the same time takes
+ * turns with us, and never renames what we have half written. */
+static caisson_status open_temp(csn_fs *fs, const char *temp, csn_file **ret, caisson_error *err) {
+    enum { TRIES = 1000 }; /* each that fails is another writer's turn */
+    for (int i = 0; i < TRIES; i++) {
+        caisson_error e = {0};
+        bool is_ours = false;
+        csn_file *f;
+        caisson_status status = csn_fs_open(fs, temp, CSN_OPEN_CREATE_NEW, &f, &e);
+        if (status == CAISSON_OK) {
+            f->ops->hold(f, CSN_HOLD_EXCLUSIVE);
+            status = f->ops->lock(f, &is_ours, &e);
+            if (is_ours) {
+                *ret = f;
+                return CAISSON_OK;
+            }
+            if (status != CAISSON_OK) {
+                caisson_error ignored;
+                (void)fs->ops->remove(fs, temp, &ignored);
+            }
+            csn_file_close(f);
+        } else if (e.sys_errno == EEXIST) {
+            clear_temp(fs, temp);
+            status = CAISSON_OK;
+        }
+        if (status != CAISSON_OK) {
+            *err = e;
+            return status;
+        }
+    }
+    return CSN_FAIL(err, CAISSON_E_BUSY, .file = temp, .what = "others write this file, on and on");
+}
+
 caisson_status csn_fs_write_all(csn_fs *fs, const char *path, csn_str bytes, caisson_error *err) {
     csn_buf temp = CSN_BUF_INIT(1 << 16);
-    CSN_TRY(csn_buf_printf(&temp, err, "%s.tmp", path));
     caisson_error ignored;
     csn_file *f = NULL;
-    if (fs->ops->exists(fs, temp.ptr)) { /* left behind by a killed writer */
-        (void)fs->ops->remove(fs, temp.ptr, &ignored);
-    }
-    caisson_status status = csn_fs_open(fs, temp.ptr, CSN_OPEN_CREATE_NEW, &f, err);
+    CSN_TRY(csn_buf_printf(&temp, err, "%s.tmp", path));
+    caisson_status status = open_temp(fs, temp.ptr, &f, err);
     if (status == CAISSON_OK) {
         status = csn_file_write_at(f, 0, bytes.ptr, bytes.len, err);
         if (status == CAISSON_OK) {
             status = f->ops->sync(f, err);
         }
-        csn_file_close(f);
         if (status == CAISSON_OK) {
             status = fs->ops->rename(fs, temp.ptr, path, err);
         }
@@ -123,6 +169,7 @@ caisson_status csn_fs_write_all(csn_fs *fs, const char *path, csn_str bytes, cai
         } else {
             status = fs->ops->sync_dir(fs, path, err);
         }
+        csn_file_close(f); /* the next one's turn */
     }
     csn_buf_free(&temp);
     return status;

@@ -121,7 +121,8 @@ void csn_file_forget(csn_file *f, uint64_t off, uint64_t n);
 /* The whole file into *ret (max bytes at most, else CAISSON_E_LIMIT); ret->max is set by it. */
 caisson_status csn_fs_read_all(csn_fs *fs, const char *path, uint64_t max, csn_buf *ret,
                                caisson_error *err);
-/* The whole file replaced at once: written beside it, synced, renamed, directory synced. */
+/* The whole file replaced at once: written beside it, synced, renamed, directory synced. Several
+ * threads or processes may do so at the same time: one of them is the last. */
 caisson_status csn_fs_write_all(csn_fs *fs, const char *path, csn_str bytes, caisson_error *err);
 
 #endif

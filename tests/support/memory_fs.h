@@ -4,6 +4,7 @@
 #ifndef CSN_TESTS_SUPPORT_MEMORY_FS_H
 #define CSN_TESTS_SUPPORT_MEMORY_FS_H
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,7 +176,8 @@ static caisson_status memory_fs_open(csn_fs *fs, const char *path, csn_open_mode
     memory_fs_node *node = memory_fs_find(m, path);
     bool makes = mode == CSN_OPEN_CREATE_NEW || mode == CSN_OPEN_CREATE_PRIVATE;
     if ((node == NULL) == !makes) {
-        return CSN_FAIL(err, CAISSON_E_IO, .file = path, .what = "cannot open");
+        return CSN_FAIL(err, CAISSON_E_IO, .file = path, .what = "cannot open",
+                        .sys_errno = makes ? EEXIST : ENOENT);
     }
     if (node == NULL) {
         node = memory_fs_put(m, path, "", 0);

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "base/alloc.h"
 
@@ -209,8 +210,59 @@ static void a_pipe_in_the_place_of_a_file_is_refused(void **state) {
     ASSERT_OK(fs->ops->remove(fs, path, &err), &err);
 }
 
+/* Exit code of a writer that puts texts of one letter there, each of another length. */
+static int replace_often(const char *path, char letter) {
+    static char text[40000];
+    memset(text, letter, sizeof(text));
+    for (int i = 0; i < 400; i++) {
+        caisson_error err;
+        size_t n = 1 + (size_t)(i % 25) * 1500;
+        if (csn_fs_write_all(csn_fs_os(), path, csn_str_make(text, n), &err) != CAISSON_OK) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void who_replaces_one_file_together_takes_turns(void **state) {
+    enum { N = 4 };
+    (void)state;
+    char path[256], temp[300];
+    pid_t pids[N];
+    snprintf(path, sizeof(path), "%s", temp_path("shared"));
+    snprintf(temp, sizeof(temp), "%s.tmp", path);
+    put(path, "aaa");
+    put(temp, "left by a killed one");
+    for (int i = 0; i < N; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (pids[i] == 0) {
+            _exit(replace_often(path, (char)('a' + i)));
+        }
+    }
+    for (int i = 0; i < N;) {
+        int how = 0;
+        csn_buf b = {0};
+        caisson_error err;
+        ASSERT_OK(csn_fs_read_all(csn_fs_os(), path, 1 << 20, &b, &err), &err);
+        assert_true(b.len > 0); /* whole: of one length and of one letter */
+        assert_true(b.len == 3 || b.len % 1500 == 1);
+        for (size_t k = 1; k < b.len; k++) {
+            assert_int_equal(b.ptr[k], b.ptr[0]);
+        }
+        csn_buf_free(&b);
+        if (waitpid(pids[i], &how, WNOHANG) == pids[i]) {
+            assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+            i++;
+        }
+    }
+    assert_int_equal(access(temp, F_OK), -1);
+    (void)unlink(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_replaces_one_file_together_takes_turns),
         cmocka_unit_test(a_pipe_in_the_place_of_a_file_is_refused),
         cmocka_unit_test(directories_change_places_and_empty_ones_are_removed),
         cmocka_unit_test(a_file_is_written_read_and_replaced),
