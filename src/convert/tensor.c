@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "base/alloc.h"
 #include "base/size.h"
@@ -120,11 +121,13 @@ static void source_grid(const csn_convert_item *item, uint64_t *rows, uint64_t *
 
 static caisson_status fail_if_bad(piece *p, const csn_tensor *t, caisson_error *err) {
     if (atomic_load(&p->bad) != 0) {
+        char element[48];
+        (void)snprintf(element, sizeof(element), "element %llu",
+                       p->cut_row * p->cols + atomic_load(&p->bad) - 1);
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "data", .tensor = t->name,
-                        .what = p->is_log ? "a decay is not below 0 (element given)"
-                                          : "a weight is not a finite number (element given)",
-                        .has_numbers = true,
-                        .got_u = p->cut_row * p->cols + atomic_load(&p->bad) - 1);
+                        .what = p->is_log ? "a decay is not below 0"
+                                          : "a weight is not a finite number",
+                        .got = csn_str_from(element));
     }
     return CAISSON_OK;
 }

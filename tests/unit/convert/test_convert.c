@@ -266,7 +266,7 @@ static void refuses_values_that_are_not_finite(void **state) {
         poke(&fs, "model.layers.1.mlp.up_proj.weight", bits[i]);
         ASSERT_STATUS(csn_convert(&fs.base, "d", "out.cmf", &o, &err), CAISSON_E_PARSE);
         assert_string_equal(err.tensor, "model.layers.1.mlp.up_proj.weight");
-        assert_string_equal(err.got, "3");
+        assert_string_equal(err.got, "element 3");
         assert_null(memory_fs_find(&fs, "out.cmf"));
         memory_fs_done(&fs);
     }
