@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of vector-quantised matrices by int8 tables (vq.h) for AVX2.
  *
- * Few vectors: the table of a stage is 4 or 16 registers of 16 bytes, each looked up for 32 rows by
- * vpshufb with the low four bits of their indices; the higher bits choose among the results. Bytes
- * are summed as 16-bit words, and the odd ones once more by themselves: what is left of the words
- * are the even ones.
+ * Few vectors: the table of a stage is 4 or 16 registers of 16 bytes, each looked up for twice 32
+ * rows by vpshufb with the low four bits of their indices; the higher bits choose among the
+ * results. Bytes are summed as 16-bit words, and the odd ones once more by themselves: what is left
+ * of the words are the even ones.
  *
  * Many vectors: their tables are joined, so that one load gives what an index means for 8 or 16 of
  * them. */
@@ -16,16 +16,19 @@ enum {
     BATCH_ROWS = 1024 /* rows that meet a joined table */
 };
 
-/* ---- few vectors: 32 rows ---- */
+/* ---- few vectors: 64 rows, arrays [2] are their halves ---- */
 
 struct sums { /* 16-bit lanes, modulo 2^16 */
     __m256i words;
     __m256i odd;
 };
 
-CSN_INLINE void add_bytes(struct sums *s, __m256i v) {
-    s->words = _mm256_add_epi16(s->words, v);
-    s->odd = _mm256_add_epi16(s->odd, _mm256_srli_epi16(v, 8));
+CSN_INLINE void add_bytes(struct sums s[2], const __m256i v[2]) {
+    CSN_UNROLL
+    for (int h = 0; h < 2; h++) {
+        s[h].words = _mm256_add_epi16(s[h].words, v[h]);
+        s[h].odd = _mm256_add_epi16(s[h].odd, _mm256_srli_epi16(v[h], 8));
+    }
 }
 
 CSN_INLINE __m256i table16(const uint8_t *t) {
@@ -40,25 +43,68 @@ CSN_INLINE __m256i pick(__m256i no, __m256i yes, __m256i mask) {
     return r;
 }
 
-/* Of 64 entries: low four bits, and the two above as masks. Zero where bit 7 of `low` is set. */
-CSN_INLINE __m256i lookup64(const uint8_t *t, __m256i low, __m256i bit4, __m256i bit5) {
-    __m256i a = _mm256_shuffle_epi8(table16(t), low);
-    __m256i b = _mm256_shuffle_epi8(table16(t + 16), low);
-    __m256i c = _mm256_shuffle_epi8(table16(t + 32), low);
-    __m256i d = _mm256_shuffle_epi8(table16(t + 48), low);
-    return pick(pick(a, b, bit4), pick(c, d, bit4), bit5);
+CSN_INLINE void pick_both(const __m256i no[2], const __m256i yes[2], const __m256i mask[2],
+                          __m256i ret[2]) {
+    ret[0] = pick(no[0], yes[0], mask[0]);
+    ret[1] = pick(no[1], yes[1], mask[1]);
 }
 
-CSN_INLINE __m256i lookup256(const uint8_t *t, __m256i index) {
-    /* shifts of 16 bits carry bits of the neighbour into places that nobody looks at */
-    __m256i bit4 = _mm256_slli_epi16(index, 3);
-    __m256i bit5 = _mm256_slli_epi16(index, 2);
-    __m256i bit6 = _mm256_slli_epi16(index, 1);
-    __m256i upper = _mm256_xor_si256(index, _mm256_set1_epi8(-128));
-    __m256i a = pick(lookup64(t, index, bit4, bit5), lookup64(t + 64, index, bit4, bit5), bit6);
-    __m256i b =
-        pick(lookup64(t + 128, upper, bit4, bit5), lookup64(t + 192, upper, bit4, bit5), bit6);
-    return _mm256_or_si256(a, b);
+CSN_INLINE void lookup16(const uint8_t *t, const __m256i low[2], __m256i ret[2]) {
+    const __m256i table = table16(t);
+    ret[0] = _mm256_shuffle_epi8(table, low[0]);
+    ret[1] = _mm256_shuffle_epi8(table, low[1]);
+}
+
+CSN_INLINE void lookup32(const uint8_t *t, const __m256i low[2], const __m256i bit4[2],
+                         __m256i ret[2]) {
+    __m256i a[2];
+    __m256i b[2];
+    lookup16(t, low, a);
+    lookup16(t + 16, low, b);
+    pick_both(a, b, bit4, ret);
+}
+
+/* Of 64 entries: low four bits, and the two above as masks. Zero where bit 7 of `low` is set. */
+CSN_INLINE void lookup64(const uint8_t *t, const __m256i low[2], const __m256i bit4[2],
+                         const __m256i bit5[2], __m256i ret[2]) {
+    __m256i a[2];
+    __m256i b[2];
+    lookup32(t, low, bit4, a);
+    lookup32(t + 32, low, bit4, b);
+    pick_both(a, b, bit5, ret);
+}
+
+/* Bits shifted left by one. Shifts would take a port of the shuffles. */
+CSN_INLINE __m256i doubled(__m256i v) {
+    return _mm256_add_epi8(v, v);
+}
+
+CSN_INLINE void lookup128(const uint8_t *t, const __m256i index[2], const __m256i bit4[2],
+                          const __m256i bit5[2], __m256i ret[2]) {
+    __m256i a[2];
+    __m256i b[2];
+    lookup64(t, index, bit4, bit5, a);
+    lookup64(t + 64, index, bit4, bit5, b);
+    const __m256i bit6[2] = {doubled(index[0]), doubled(index[1])};
+    pick_both(a, b, bit6, ret);
+}
+
+CSN_INLINE void lookup256(const uint8_t *t, const __m256i index[2], __m256i ret[2]) {
+    __m256i bit4[2];
+    __m256i bit5[2];
+    __m256i a[2];
+    __m256i b[2];
+    CSN_UNROLL
+    for (int h = 0; h < 2; h++) {
+        bit5[h] = doubled(doubled(index[h]));
+        bit4[h] = doubled(bit5[h]);
+    }
+    lookup128(t, index, bit4, bit5, a);
+    const __m256i flip = _mm256_set1_epi8(-128);
+    const __m256i upper[2] = {_mm256_xor_si256(index[0], flip), _mm256_xor_si256(index[1], flip)};
+    lookup128(t + 128, upper, bit4, bit5, b);
+    ret[0] = _mm256_or_si256(a[0], b[0]);
+    ret[1] = _mm256_or_si256(a[1], b[1]);
 }
 
 /* Every third byte of 96, from byte k on, k = 0, 1, 2: in the 16 bytes at 0, 16 and 32 of each half
@@ -67,8 +113,7 @@ CSN_INLINE void planes_of_3(const uint8_t *p, __m256i plane[3]) {
     __m256i v[3];
     CSN_UNROLL
     for (int i = 0; i < 3; i++) {
-        v[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(csn_load128(p + 16 * i)),
-                                       csn_load128(p + 48 + 16 * i), 1);
+        v[i] = _mm256_blend_epi32(csn_load256(p + 16 * i), csn_load256(p + 32 + 16 * i), 0xf0);
     }
     const __m256i third[3] = {/* places 0, 1 and 2 modulo 3 */
                               _mm256_broadcastsi128_si256(_mm_setr_epi8(-1, 0, 0, -1, 0, 0, -1, 0,
@@ -88,43 +133,73 @@ CSN_INLINE void planes_of_3(const uint8_t *p, __m256i plane[3]) {
     }
 }
 
-CSN_INLINE void add_packed(const uint8_t *p, const uint8_t *t, struct sums *sum) {
+CSN_INLINE void add_packed(const uint8_t *p, const uint8_t *t, struct sums sum[2]) {
     const __m256i low4 = _mm256_set1_epi8(15);
-    __m256i b[3];
-    planes_of_3(p, b);
-    __m256i low = _mm256_and_si256(b[0], low4);
-    add_bytes(sum, lookup64(t, low, _mm256_slli_epi16(b[0], 3), _mm256_slli_epi16(b[0], 2)));
-    low = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(b[0], 6), _mm256_set1_epi8(3)),
-                          _mm256_and_si256(_mm256_slli_epi16(b[1], 2), _mm256_set1_epi8(12)));
-    add_bytes(sum, lookup64(t + 64, low, _mm256_slli_epi16(b[1], 5), _mm256_slli_epi16(b[1], 4)));
-    low = _mm256_and_si256(_mm256_srli_epi16(b[1], 4), low4);
-    add_bytes(sum, lookup64(t + 128, low, _mm256_slli_epi16(b[2], 7), _mm256_slli_epi16(b[2], 6)));
-    low = _mm256_and_si256(_mm256_srli_epi16(b[2], 2), low4);
-    add_bytes(sum, lookup64(t + 192, low, _mm256_slli_epi16(b[2], 1), b[2]));
+    __m256i b[2][3];
+    __m256i low[4][2];
+    __m256i bit4[4][2];
+    __m256i bit5[4][2];
+    CSN_UNROLL
+    for (int h = 0; h < 2; h++) {
+        planes_of_3(p + 96 * h, b[h]);
+        /* shifts of 16 bits carry bits of the neighbour into places that nobody looks at */
+        low[0][h] = _mm256_and_si256(b[h][0], low4);
+        bit4[0][h] = _mm256_slli_epi16(b[h][0], 3);
+        bit5[0][h] = _mm256_slli_epi16(b[h][0], 2);
+        low[1][h] =
+            _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(b[h][0], 6), _mm256_set1_epi8(3)),
+                            _mm256_and_si256(_mm256_slli_epi16(b[h][1], 2), _mm256_set1_epi8(12)));
+        bit4[1][h] = _mm256_slli_epi16(b[h][1], 5);
+        bit5[1][h] = _mm256_slli_epi16(b[h][1], 4);
+        low[2][h] = _mm256_and_si256(_mm256_srli_epi16(b[h][1], 4), low4);
+        bit4[2][h] = _mm256_slli_epi16(b[h][2], 7);
+        bit5[2][h] = _mm256_slli_epi16(b[h][2], 6);
+        low[3][h] = _mm256_and_si256(_mm256_srli_epi16(b[h][2], 2), low4);
+        bit4[3][h] = doubled(b[h][2]);
+        bit5[3][h] = b[h][2];
+    }
+    CSN_UNROLL
+    for (int s = 0; s < 4; s++) {
+        __m256i v[2];
+        lookup64(t + 64 * s, low[s], bit4[s], bit5[s], v);
+        add_bytes(sum, v);
+    }
 }
 
-CSN_INLINE void add_3_bytes(const uint8_t *p, const uint8_t *t, struct sums *sum) {
-    __m256i b[3];
-    planes_of_3(p, b);
+CSN_INLINE void add_3_bytes(const uint8_t *p, const uint8_t *t, struct sums sum[2]) {
+    __m256i b[2][3];
+    planes_of_3(p, b[0]);
+    planes_of_3(p + 96, b[1]);
     CSN_UNROLL
     for (int s = 0; s < 3; s++) {
-        add_bytes(sum, lookup256(t + 256 * s, b[s]));
+        const __m256i index[2] = {b[0][s], b[1][s]};
+        __m256i v[2];
+        lookup256(t + 256 * s, index, v);
+        add_bytes(sum, v);
     }
 }
 
-CSN_INLINE void add_2_bytes(const uint8_t *p, const uint8_t *t, struct sums *sum) {
-    /* halves so that packing leaves rows in order */
-    __m256i v[2];
-    CSN_UNROLL
-    for (int i = 0; i < 2; i++) {
-        v[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(csn_load128(p + 16 * i)),
-                                       csn_load128(p + 32 + 16 * i), 1);
-    }
+CSN_INLINE void add_2_bytes(const uint8_t *p, const uint8_t *t, struct sums sum[2]) {
     const __m256i even = _mm256_set1_epi16(255);
-    add_bytes(sum, lookup256(t, _mm256_packus_epi16(_mm256_and_si256(v[0], even),
-                                                    _mm256_and_si256(v[1], even))));
-    add_bytes(sum, lookup256(t + 256, _mm256_packus_epi16(_mm256_srli_epi16(v[0], 8),
-                                                          _mm256_srli_epi16(v[1], 8))));
+    __m256i first[2];
+    __m256i second[2];
+    CSN_UNROLL
+    for (int h = 0; h < 2; h++, p += 64) {
+        /* halves so that packing leaves rows in order */
+        __m256i v[2];
+        CSN_UNROLL
+        for (int i = 0; i < 2; i++) {
+            v[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(csn_load128(p + 16 * i)),
+                                           csn_load128(p + 32 + 16 * i), 1);
+        }
+        first[h] = _mm256_packus_epi16(_mm256_and_si256(v[0], even), _mm256_and_si256(v[1], even));
+        second[h] = _mm256_packus_epi16(_mm256_srli_epi16(v[0], 8), _mm256_srli_epi16(v[1], 8));
+    }
+    __m256i r[2];
+    lookup256(t, first, r);
+    add_bytes(sum, r);
+    lookup256(t + 256, second, r);
+    add_bytes(sum, r);
 }
 
 /* acc[32] += scale * (sums - bias) */
@@ -144,14 +219,14 @@ CSN_INLINE void add_span(const struct sums *s, uint64_t bias, float scale, float
     }
 }
 
-typedef void (*add_fn)(const uint8_t *p, const uint8_t *t, struct sums *sum);
+typedef void (*add_fn)(const uint8_t *p, const uint8_t *t, struct sums sum[2]);
 
-CSN_INLINE void apply_few(add_fn add, const csn_vq_matrix *m, const void *table, float *y,
-                          uint64_t r0, uint64_t r1) {
+CSN_INLINE void apply_few(add_fn add, uint64_t bytes, const csn_vq_matrix *m, const void *table,
+                          float *y, uint64_t r0, uint64_t r1) {
     _Alignas(32) float acc[FEW_ROWS];
     const csn_vq_books *b = m->books;
     const uint64_t nv = m->cols / CSN_VQ_DIM;
-    const uint64_t bytes = csn_vq_vector_bytes(b);
+    const uint64_t of_block = CSN_VQ_BLOCK * bytes;
     const uint64_t of_vector = b->stages * csn_vq_slots(b);
     const float *scales = csn_vq_scales(b, m->cols, table);
     for (uint64_t first = r0; first < r1; first += FEW_ROWS) {
@@ -159,17 +234,21 @@ CSN_INLINE void apply_few(add_fn add, const csn_vq_matrix *m, const void *table,
         memset(acc, 0, sizeof(acc));
         for (uint64_t v0 = 0; v0 < nv; v0 += CSN_VQ_SPAN) {
             const uint64_t n = nv - v0 < CSN_VQ_SPAN ? nv - v0 : CSN_VQ_SPAN;
-            for (uint64_t i = 0; i < rows; i += 32) {
-                const uint64_t r = first + i;
-                const uint8_t *p = m->index + ((r / 64 * nv + v0) * 64 + r % 64) * bytes;
+            for (uint64_t i = 0; i < rows; i += CSN_VQ_BLOCK) {
+                const uint8_t *p = m->index + ((first + i) / CSN_VQ_BLOCK * nv + v0) * of_block;
                 const uint8_t *t = (const uint8_t *)table + v0 * of_vector;
-                struct sums sum = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-                for (uint64_t v = 0; v < n; v++, p += 64 * bytes, t += of_vector) {
-                    csn_prefetch(p, 64 * bytes * nv); /* the next rows that are read */
-                    csn_prefetch(p, 64 * bytes * nv + 64);
-                    add(p, t, &sum);
+                struct sums sum[2] = {{_mm256_setzero_si256(), _mm256_setzero_si256()},
+                                      {_mm256_setzero_si256(), _mm256_setzero_si256()}};
+                for (uint64_t v = 0; v < n; v++, p += of_block, t += of_vector) {
+                    CSN_UNROLL
+                    for (uint64_t k = 0; k < of_block; k += 64) {
+                        csn_prefetch(p, of_block * nv + k); /* the next rows that are read */
+                    }
+                    add(p, t, sum);
                 }
-                add_span(&sum, 128 * b->stages * n, scales[v0 / CSN_VQ_SPAN], acc + i);
+                const float scale = scales[v0 / CSN_VQ_SPAN];
+                add_span(&sum[0], 128 * b->stages * n, scale, acc + i);
+                add_span(&sum[1], 128 * b->stages * n, scale, acc + i + CSN_VQ_BLOCK / 2);
             }
         }
         for (uint64_t i = 0; i < rows; i++) {
@@ -180,17 +259,17 @@ CSN_INLINE void apply_few(add_fn add, const csn_vq_matrix *m, const void *table,
 
 CSN_OUTLINE void few_packed(const csn_vq_matrix *m, const void *table, float *y, uint64_t r0,
                             uint64_t r1) {
-    apply_few(add_packed, m, table, y, r0, r1);
+    apply_few(add_packed, 3, m, table, y, r0, r1);
 }
 
 CSN_OUTLINE void few_3_bytes(const csn_vq_matrix *m, const void *table, float *y, uint64_t r0,
                              uint64_t r1) {
-    apply_few(add_3_bytes, m, table, y, r0, r1);
+    apply_few(add_3_bytes, 3, m, table, y, r0, r1);
 }
 
 CSN_OUTLINE void few_2_bytes(const csn_vq_matrix *m, const void *table, float *y, uint64_t r0,
                              uint64_t r1) {
-    apply_few(add_2_bytes, m, table, y, r0, r1);
+    apply_few(add_2_bytes, 2, m, table, y, r0, r1);
 }
 
 /* ---- many vectors ---- */
