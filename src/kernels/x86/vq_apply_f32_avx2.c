@@ -12,9 +12,10 @@ enum {
     ROWS = 1024        /* rows that meet the table of one vector: 4 KiB of sums */
 };
 
-/* Byte k of a word: what GCC 12 makes of shifts is three instructions. */
+/* Byte k of a word: what GCC 12 makes of shifts is three instructions, and it extends what 32 bits
+ * give once more. */
 CSN_INLINE uint64_t byte_of(uint32_t word, unsigned k) {
-    return k == 0 ? (uint8_t)word : k == 3 ? word >> 24 : _bextr_u32(word, 8 * k, 8);
+    return k == 0 ? (uint8_t)word : k == 3 ? word >> 24 : _bextr_u64(word, 8 * k, 8);
 }
 
 /* Value i of v from memory. As an intrinsic GCC 12 loads it first. */
@@ -105,6 +106,11 @@ CSN_INLINE void apply_one(const csn_vq_matrix *m, uint64_t stages, const input *
                 /* blocks are too far apart for the CPU to guess that each goes on */
                 for (uint64_t i = 0; i < CSN_VQ_BLOCK * stages; i += 64) {
                     csn_prefetch(p, 2 * CSN_VQ_BLOCK * stages + i);
+                }
+                /* nor does it follow the next table, of which these rows ask for their share */
+                const uint64_t share = in->table != NULL ? stages * 256 / (ROWS / CSN_VQ_BLOCK) : 0;
+                for (uint64_t i = 0; i < share; i += 16) {
+                    csn_prefetch(t + stages * 256 + r / CSN_VQ_BLOCK * share + i, 0);
                 }
                 add_rows_any(p, t, stages, n, acc + r);
             }
