@@ -105,6 +105,9 @@ void csn_experts_done(csn_experts *e);
  * waits, into slots that nobody will miss, as far as guesses in the same place have been right of
  * late. They are forgotten when the next list or the next guesses come. */
 void csn_experts_ahead(csn_experts *e, uint32_t i_layer, const uint32_t *ids, uint32_t n);
+/* False after a token, a list of each layer, for which nothing had to be read: what is in memory is
+ * enough, and a guess would read what nobody asks for. */
+bool csn_experts_wants_guesses(csn_experts *e);
 
 /* Gives slots back to the system until at most cache_bytes are left, or least_bytes; between lists.
  * What is left is told. */

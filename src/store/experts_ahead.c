@@ -93,6 +93,13 @@ static bool read_guess(csn_experts *e, uint32_t i_layer, uint32_t number) {
     return true;
 }
 
+bool csn_experts_wants_guesses(csn_experts *e) {
+    pthread_mutex_lock(&e->mutex);
+    bool wants = e->n_whole_lists < e->map.n_layers;
+    pthread_mutex_unlock(&e->mutex);
+    return wants;
+}
+
 void csn_experts_ahead(csn_experts *e, uint32_t i_layer, const uint32_t *ids, uint32_t n) {
     csn_expert_guesses *g = &e->guessed;
     pthread_mutex_lock(&e->mutex);

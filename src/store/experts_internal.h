@@ -83,6 +83,7 @@ struct csn_experts {
     csn_expert_list list;
     csn_expert_queue wanted, guesses;
     csn_expert_guesses guessed;
+    uint64_t n_whole_lists;   /* in a row, all of which was there before anybody guessed */
     csn_expert_layer *layers; /* [map.n_layers + 1], the last for all */
     uint32_t clock;           /* experts asked for */
     uint64_t n_blocks_done;   /* grows as long as the disk gives something */

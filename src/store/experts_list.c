@@ -25,6 +25,9 @@ static bool issue_next(csn_experts *e, csn_victim_use use) {
     uint32_t number = csn_expert_number(&e->cache, l->i_layer, entry->id);
     uint32_t i = e->cache.slot_of[number];
     bool is_hit = i != CSN_NO_SLOT;
+    if (!is_hit || e->cache.slots[i].is_guess) {
+        e->n_whole_lists = 0;
+    }
     if (is_hit && (e->cache.slots[i].is_dropped || e->cache.slots[i].has_failed)) {
         return false; /* of an earlier list: soon out of the way */
     }
@@ -81,6 +84,7 @@ void csn_experts_want(csn_experts *e, uint32_t i_layer, const uint32_t *ids, uin
     l->n_issued = l->n_taken = 0;
     l->i_error = n;
     l->progress = progress;
+    e->n_whole_lists++;
     csn_expert_cache_tick(c, i_layer);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t number = csn_expert_number(c, i_layer, ids[i]);

@@ -8,7 +8,7 @@
 
 static caisson_status make_paths(csn_warp_writer *w, const char *path, caisson_error *err) {
     csn_buf *const all[] = {&w->path, &w->dir, &w->lock_path, &w->journal_path};
-    static const char *const suffix[] = {"", ".part", ".part.lock", ".part/" CSN_WARP_JOURNAL};
+    static const char *const suffix[] = {"", ".part", ".part.lock", (".part/" CSN_WARP_JOURNAL)};
     csn_str base = csn_str_from(path);
     while (base.len > 1 && base.ptr[base.len - 1] == '/') {
         base.len--;

@@ -184,6 +184,9 @@ static void sort_picks(csn_pick *picks, uint32_t n) {
 void csn_block_look_ahead(csn_ops *ops, const csn_plan *plan, const csn_moe *moe,
                           csn_moe_memory *mem, const csn_active_visit *active, const float *x) {
     uint32_t n = csn_route_n_picks(moe, active);
+    if (!csn_experts_wants_guesses(csn_stream_experts(moe->stream))) {
+        return;
+    }
     csn_block_route(ops, moe, active, x, plan->hidden, 1, mem->logits, mem->picks);
     sort_picks(mem->picks, n);
     for (uint32_t i = 0; i < n; i++) {

@@ -292,11 +292,12 @@ caisson_status csn_f_filesizeformat(trun *r, const tcall *c, tval *ret) {
     } else if (f < base) {
         snprintf(t, sizeof(t), "%.0f Bytes", trunc(f));
     } else {
-        long double unit =
-            (long double)base * base; /* 1000^8, an integer in Python, is no double */
+        const long double step = base;
+        const long double size = f;
+        long double unit = step * step; /* 1000^8, an integer in Python, is no double */
         size_t i = 0;
-        for (; i + 1 < sizeof(units) - 1 && !(f < unit); i++) {
-            unit *= base;
+        for (; i + 1 < sizeof(units) - 1 && !(size < unit); i++) {
+            unit *= step;
         }
         char first = units[i];
         snprintf(t, sizeof(t), "%.1f %c%s", base * f / (double)unit,

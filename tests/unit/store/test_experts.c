@@ -215,6 +215,32 @@ static void wrong_guesses_are_not_read(void **state) {
     bank_done(&b);
 }
 
+static void who_has_all_wants_no_guess(void **state) {
+    (void)state;
+    expert_bank b;
+    bank_make(&b, csn_fs_os(), 1, 100);
+    csn_experts *e = bank_store(&b, 16, CSN_EXPERT_IO_THREADS);
+    for (int round = 0; round < 2; round++) { /* the second has all, until it is over */
+        for (uint32_t i = 0; i < BANK_LAYERS; i++) {
+            assert_true(csn_experts_wants_guesses(e));
+            bank_use(&b, e, i, all_ids, 2);
+        }
+    }
+    assert_false(csn_experts_wants_guesses(e));
+    bank_use(&b, e, 0, all_ids + 2, 1);
+    assert_true(csn_experts_wants_guesses(e));
+    for (uint32_t i = 0; i < BANK_LAYERS; i++) {
+        bank_use(&b, e, i, all_ids, 2);
+    }
+    assert_false(csn_experts_wants_guesses(e));
+    csn_experts_ahead(e, 0, all_ids + 3, 1); /* what a guess has brought would have been missed */
+    bank_wait(e);
+    bank_use(&b, e, 0, all_ids + 3, 1);
+    assert_true(csn_experts_wants_guesses(e));
+    csn_experts_free(e);
+    bank_done(&b);
+}
+
 /* What the list does not want is dropped, what it wants goes on: each byte is counted once. */
 static void the_list_ends_its_guesses(void **state) {
     (void)state;
@@ -434,6 +460,7 @@ int main(void) {
         cmocka_unit_test(guesses_are_counted_apart),
         cmocka_unit_test(a_guess_pushes_nothing_useful_out),
         cmocka_unit_test(wrong_guesses_are_not_read),
+        cmocka_unit_test(who_has_all_wants_no_guess),
         cmocka_unit_test(the_list_ends_its_guesses),
         cmocka_unit_test(any_order_gives_the_same_bytes),
         cmocka_unit_test(a_list_may_be_left_half_way),
