@@ -292,8 +292,8 @@ caisson_status csn_f_filesizeformat(trun *r, const tcall *c, tval *ret) {
     } else if (f < base) {
         snprintf(t, sizeof(t), "%.0f Bytes", trunc(f));
     } else {
-        const long double step = base;
-        const long double size = f;
+        const long double step = (long double)base;
+        const long double size = (long double)f;
         long double unit = step * step; /* 1000^8, an integer in Python, is no double */
         size_t i = 0;
         for (; i + 1 < sizeof(units) - 1 && !(size < unit); i++) {
