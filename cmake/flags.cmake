@@ -19,26 +19,33 @@ if(CAISSON_SANITIZE)
     target_link_options(caisson_flags INTERFACE -fsanitize=${CAISSON_SANITIZE})
 endif()
 
-# kernels/x86/matmul_q8_row_avx2.c is compiled with AVX2, and only that file.
+# kernels/x86/matmul_i8_q8_avx2.c is compiled with AVX2, and only that file. _avx512 is F, BW, DQ, VL
+# and VNNI.
 function(caisson_isa_flags)
     foreach(file ${ARGN})
-        if(file MATCHES "_avx2\\.c$")
-            set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS -mavx2 -mfma -mf16c -mbmi)
-            if(CAISSON_FUZZ)
-                # clang takes five times as long over unrolled code with checks in line (with calls
-                # tests would take as much longer), and again with those of undefined behaviour; at
-                # -O1 it does not unroll all that it is asked to
-                set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS
-                    -Wno-pass-failed -fno-sanitize=undefined
-                    -mllvm -asan-instrumentation-with-call-threshold=0)
-            endif()
-        elseif(file MATCHES "_vbmi\\.c$")
-            set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS
-                         -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi)
-        elseif(file MATCHES "_fma\\.c$")
-            set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS -mfma)
-        elseif(file MATCHES "_dotprod\\.c$")
-            set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS -march=armv8.2-a+dotprod)
+        set(wide)
+        if(file MATCHES "_(avx2|avx512|vbmi)\\.c$")
+            set(wide -mavx2 -mfma -mf16c -mbmi)
         endif()
+        if(file MATCHES "_(avx512|vbmi)\\.c$")
+            list(APPEND wide -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+        endif()
+        if(file MATCHES "_avx512\\.c$")
+            list(APPEND wide -mavx512vnni)
+        elseif(file MATCHES "_vbmi\\.c$")
+            list(APPEND wide -mavx512vbmi)
+        elseif(file MATCHES "_fma\\.c$")
+            list(APPEND wide -mfma)
+        elseif(file MATCHES "_dotprod\\.c$")
+            list(APPEND wide -march=armv8.2-a+dotprod)
+        endif()
+        if(CAISSON_FUZZ AND file MATCHES "_(avx2|avx512|vbmi)\\.c$")
+            # clang takes five times as long over unrolled code with checks in line (with calls
+            # tests would take as much longer), and again with those of undefined behaviour; at
+            # -O1 it does not unroll all that it is asked to
+            list(APPEND wide -Wno-pass-failed -fno-sanitize=undefined
+                 -mllvm -asan-instrumentation-with-call-threshold=0)
+        endif()
+        set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS ${wide})
     endforeach()
 endfunction()

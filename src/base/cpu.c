@@ -33,8 +33,9 @@ static uint32_t detect(void) {
         __builtin_cpu_supports("bmi") && has_f16c()) {
         f |= CSN_CPU_AVX2;
     }
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    if ((f & CSN_CPU_AVX2) != 0 && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl")) {
         f |= CSN_CPU_AVX512;
         if (__builtin_cpu_supports("avx512vnni")) {
             f |= CSN_CPU_VNNI512;

@@ -9,7 +9,7 @@
 enum {
     CSN_CPU_FMA = 1 << 0,     /* FMA3 (x86) */
     CSN_CPU_AVX2 = 1 << 1,    /* AVX2 + FMA3 + F16C + BMI1, with the OS saving ymm */
-    CSN_CPU_AVX512 = 1 << 2,  /* F, BW, DQ, VL */
+    CSN_CPU_AVX512 = 1 << 2,  /* AVX2 above + F, BW, DQ, VL */
     CSN_CPU_VNNI512 = 1 << 3, /* AVX512 + VNNI */
     CSN_CPU_AVXVNNI = 1 << 4, /* VEX-encoded VNNI */
     CSN_CPU_VBMI512 = 1 << 5, /* AVX512 + VBMI */
