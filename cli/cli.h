@@ -61,6 +61,7 @@ typedef struct cli_command {
     const char *details;  /* paragraphs for --help and the man page; NULL = none */
     const char *examples; /* command lines, one a line; NULL = none */
     int (*run)(const struct cli_args *args);
+    bool ends_at_once; /* the first Ctrl-C ends it: nothing has to be put away */
 } cli_command;
 
 typedef struct cli_args {

@@ -422,7 +422,7 @@ static int start(chat *c) {
         return cli_fail_text(c->args, "cannot use the terminal");
     }
     c->tty = cli_reader_is_tty(c->reader);
-    cli_interrupts_kill(!c->tty);
+    cli_interrupts_end_at(c->tty ? 0 : 2);
     c->colour = cli_has(c->args, "color") || cli_has_colour(stdout);
     greet(c);
     return talk(c);
@@ -439,7 +439,7 @@ static int run(const cli_args *args) {
     }
     if (rc == CLI_OK) {
         rc = start(&c);
-        cli_interrupts_kill(true);
+        cli_interrupts_end_at(2);
     }
     cli_reader_free(c.reader);
     cli_conversation_free(&c.talk);

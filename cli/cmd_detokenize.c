@@ -53,4 +53,5 @@ const cli_command cli_cmd_detokenize = {
         "behind it; with --json as {\"text\": ...}.",
     .examples = "caisson detokenize model.cmf 1,2,3",
     .run = run,
+    .ends_at_once = true,
 };

@@ -295,4 +295,5 @@ const cli_command cli_cmd_info = {
         "and for each layer which blocks run it and why.",
     .examples = "caisson info model.cmf",
     .run = run,
+    .ends_at_once = true,
 };

@@ -75,4 +75,5 @@ const cli_command cli_cmd_render = {
         "template knows. The text is written without a newline behind it.",
     .examples = "echo '[{\"role\":\"user\",\"content\":\"Hi\"}]' | caisson render model.cmf -",
     .run = run,
+    .ends_at_once = true,
 };

@@ -99,4 +99,5 @@ const cli_command cli_cmd_tokenize = {
                "newline included.\nJSON: {\"ids\":[...], \"tokens\":[...]}",
     .examples = "printf 'Hello world' | caisson tokenize model.cmf --json",
     .run = run,
+    .ends_at_once = true,
 };

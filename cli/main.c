@@ -11,6 +11,7 @@ static int run_command(const cli_command *command, int argc, char **argv) {
     if (rc == CLI_OK && args.wants_help) {
         cli_print_help(command, stdout);
     } else if (rc == CLI_OK) {
+        cli_interrupts_end_at(command->ends_at_once ? 1 : 2);
         rc = command->run(&args);
     }
     cli_args_done(&args);

@@ -82,11 +82,12 @@ int cli_finish_stdout(void) {
 /* ---- Ctrl-C ---- */
 
 static volatile sig_atomic_t interrupts;
-static volatile sig_atomic_t second_kills = 1;
+static volatile sig_atomic_t last_interrupt = 2; /* this one ends the process; 0 = none */
 
 static void on_interrupt(int sig) {
     (void)sig;
-    if (interrupts > 0 && second_kills) {
+    interrupts = interrupts < SIG_ATOMIC_MAX ? interrupts + 1 : interrupts;
+    if (last_interrupt != 0 && interrupts >= last_interrupt) {
         static const char reset[] = "\033[0m\n";
         if (isatty(STDERR_FILENO)) {
             ssize_t k = write(STDERR_FILENO, reset, sizeof(reset) - 1);
@@ -94,7 +95,6 @@ static void on_interrupt(int sig) {
         }
         _exit(CLI_INTERRUPTED);
     }
-    interrupts = 1;
 }
 
 void cli_catch_interrupts(void) {
@@ -114,8 +114,8 @@ void cli_forget_interrupt(void) {
     interrupts = 0;
 }
 
-void cli_interrupts_kill(bool kill) {
-    second_kills = kill;
+void cli_interrupts_end_at(int nth) {
+    last_interrupt = nth;
 }
 
 /* ---- progress ---- */

@@ -29,12 +29,12 @@ void cli_put_model_text(FILE *stream, const char *text, size_t n);
 /* Flushes; a full disk or a closed pipe is told once and makes this CLI_FAILED (else CLI_OK). */
 int cli_finish_stdout(void);
 
-/* ---- Ctrl-C ---- the first one sets a flag, a second one ends the process at once (130). */
+/* ---- Ctrl-C ---- sets a flag; the second one, if nothing else is said, ends the process (130). */
 void cli_catch_interrupts(void);
 bool cli_interrupted(void);
 void cli_forget_interrupt(void); /* chat: the answer was stopped, go on */
-/* Chat at its prompt: a second Ctrl-C does not kill, the flag is enough. */
-void cli_interrupts_kill(bool kill);
+/* From now on the nth since the last one that was forgotten ends the process; 0: none does. */
+void cli_interrupts_end_at(int nth);
 
 /* ---- progress on standard error ---- a bar on a terminal, a line every few seconds elsewhere. */
 typedef struct cli_progress {

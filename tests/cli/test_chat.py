@@ -259,6 +259,16 @@ class Interrupt(tool.Case):
         p.communicate(timeout=60)
         self.assertEqual(p.returncode, INTERRUPTED)
 
+    def test_tokenize_ends_at_the_first(self):
+        text = self.path("long.txt")
+        with open(text, "wb") as f:
+            f.write(b"a" * (60 << 20))
+        p = self.start("tokenize", TINY, "-f", text)
+        time.sleep(0.5)
+        p.send_signal(signal.SIGINT)
+        p.communicate(timeout=60)
+        self.assertEqual(p.returncode, INTERRUPTED)
+
     def test_a_reader_that_goes_away_ends_run(self):
         p = self.start("run", TINY, "Hello", "--ignore-eos", *ENDLESS)
         p.stdout.read(1)
