@@ -204,18 +204,28 @@ static caisson_status check_shape(planner *p, const csn_name_row *row, place at,
     return fail_shape(p, t, &want);
 }
 
+static bool is_f8(const csn_dtype *d) {
+    return d->safetensors != NULL && strncmp(d->safetensors, "F8_", 3) == 0;
+}
+
 static caisson_status find_scale(planner *p, csn_convert_item *item) {
     csn_buf b = CSN_BUF_INIT(1024);
     csn_str name = item->source->name;
     CSN_TRY(csn_buf_printf(&b, p->err, "%.*s_scale_inv", CSN_STR_ARGS(name)));
     item->scale = csn_directory_find(p->s->dir, csn_buf_view(&b));
+    caisson_status status = CAISSON_OK;
+    if (item->scale == NULL && p->s->has_f8_blocks && is_f8(item->source->dtype)) {
+        status =
+            CSN_FAIL(p->err, CAISSON_E_MISSING, .section = "directory", .tensor = csn_buf_view(&b),
+                     .what = "scales of a matrix of an fp8 checkpoint are not in the source");
+    }
     csn_buf_free(&b);
     if (item->scale == NULL) {
-        return CAISSON_OK;
+        return status;
     }
     p->used[item->scale - p->s->dir->tensors] = true;
     const csn_shape *w = &item->source->shape, *sc = &item->scale->shape;
-    if (!p->s->has_f8_blocks || w->n_dims != 2 || sc->n_dims != 2 ||
+    if (!p->s->has_f8_blocks || !is_f8(item->source->dtype) || w->n_dims != 2 || sc->n_dims != 2 ||
         !item->scale->dtype->is_float || sc->dim[0] != (w->dim[0] + 127) / 128 ||
         sc->dim[1] != (w->dim[1] + 127) / 128) {
         return CSN_FAIL(p->err, CAISSON_E_UNSUPPORTED, .section = "directory",

@@ -288,6 +288,24 @@ static void fp8_blocks_are_scaled(void **state) {
     memory_fs_done(&fs);
 }
 
+static void fp8_without_its_scales_is_refused(void **state) {
+    (void)state;
+    static const char scale[] = "model.layers.0.mlp.up_proj.weight_scale_inv";
+    memory_fs fs;
+    caisson_error err = {0};
+    csn_convert_options o = {.n_threads = 1};
+    memory_fs_init(&fs);
+    load(&fs, "convert/f8/config.json", "d/config.json");
+    load(&fs, "convert/f8/model.safetensors", "d/model.safetensors");
+    memory_fs_node *node = memory_fs_find(&fs, "d/model.safetensors");
+    uint8_t *at = memmem(node->bytes, node->len, scale, sizeof(scale) - 1);
+    assert_non_null(at);
+    at[sizeof(scale) - 2] = 'V';
+    ASSERT_STATUS(csn_convert(&fs.base, "d", "out.cmf", &o, &err), CAISSON_E_MISSING);
+    assert_string_equal(err.tensor, scale);
+    memory_fs_done(&fs);
+}
+
 /* U30: a scheme that we do not read is told by its name. */
 static void other_quantised_checkpoints_are_refused_by_scheme(void **state) {
     (void)state;
@@ -594,6 +612,7 @@ int main(void) {
         cmocka_unit_test(the_index_wins_over_a_stray_file),
         cmocka_unit_test(a_listed_tensor_that_is_missing_writes_nothing),
         cmocka_unit_test(fp8_blocks_are_scaled),
+        cmocka_unit_test(fp8_without_its_scales_is_refused),
         cmocka_unit_test(other_quantised_checkpoints_are_refused_by_scheme),
         cmocka_unit_test(the_text_model_of_a_larger_one_is_taken),
         cmocka_unit_test(published_configs_are_understood),
