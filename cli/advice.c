@@ -41,6 +41,13 @@ static const char *budget(const cli_args *args) {
                  "or --stream-trunk, which needs less.";
 }
 
+static const char *memory(const cli_args *args) {
+    return cli_has(args, "stream-trunk")
+               ? "A smaller --budget or -c takes less; caisson plan shows how much."
+               : "A smaller --budget or -c takes less, --stream-trunk least; caisson plan shows "
+                 "how much.";
+}
+
 static const char *advice(const cli_args *args, const caisson_error *err) {
     if (strcmp(err->tensor, "shard") == 0) {
         return "All shards of a model lie in one folder, each under the name that it was made "
@@ -70,7 +77,10 @@ static const char *advice(const cli_args *args, const caisson_error *err) {
                    ? NULL
                    : "This is not a .cmf file; caisson convert makes one.";
     case CAISSON_E_MISSING: return missing(err);
-    case CAISSON_E_LIMIT: return strcmp(err->section, "budget") == 0 ? budget(args) : NULL;
+    case CAISSON_E_LIMIT:
+        return strcmp(err->section, "budget") == 0   ? budget(args)
+               : strcmp(err->section, "memory") == 0 ? memory(args)
+                                                     : NULL;
     case CAISSON_E_IO:
         return err->sys_errno == EISDIR ? "That is a directory; this command wants a .cmf file, "
                                           "which caisson convert makes of it."

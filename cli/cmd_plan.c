@@ -71,7 +71,9 @@ static void print_text(const caisson_memory_plan *p) {
         print_bytes("embedding", p->table_bytes, "read row by row; of a .cmf only with --budget");
     }
     print_bytes("limit", p->limit_bytes, p->limit_by);
-    print_bytes("budget", p->budget_bytes, "");
+    uint64_t takes = p->budget_bytes < p->resident_bytes ? p->budget_bytes : p->resident_bytes;
+    print_bytes("budget", p->budget_bytes,
+                takes > p->limit_bytes ? "more than the limit: it does not run here" : "");
     if (has_trunk) {
         print_bytes("kept of layers", p->trunk_bytes, "head included");
         print_bytes("read for each token", p->read_trunk_bytes_per_token, "of layers and head");

@@ -79,7 +79,8 @@ typedef struct caisson_open_options {
     /* Memory that the model and one session may take, in bytes; routed experts beyond it are read
      * when they are wanted. 0 = of a .waste what the machine can spare (caisson_plan), of a .cmf
      * everything is mapped. CAISSON_E_LIMIT, before anything is read, if the model cannot run in
-     * it: want is the least that it needs. */
+     * it: want is the least that it needs; or if what the model would take of it is more than the
+     * machine, a control group or a limit of this process gives: want is that. */
     uint64_t budget_bytes;
     uint32_t budget_n_ctx; /* of the session that is counted; 0 as in caisson_session_options */
     caisson_kv_type budget_type_k, budget_type_v;

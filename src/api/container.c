@@ -57,10 +57,10 @@ caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o,
     csn_memplan_skills skills = {csn_str_from(o->budget_skill), o->budget_blends};
     CSN_TRY(csn_api_memplan(store, o->budget_n_ctx, o->budget_type_k, o->budget_type_v, &skills,
                             &plan, err));
-    uint64_t budget = o->budget_bytes != 0
-                          ? o->budget_bytes
-                          : csn_memplan_choose(&plan, csn_memory_limit_get().bytes);
+    uint64_t limit = csn_memory_limit_get().bytes;
+    uint64_t budget = o->budget_bytes != 0 ? o->budget_bytes : csn_memplan_choose(&plan, limit);
     CSN_TRY(csn_memplan_split(&plan, budget, &share, err));
+    CSN_TRY(csn_memplan_fits(&plan, budget, limit, err));
     *ret = share;
     csn_expert_options eo = {
         .cache_bytes = share.cache_bytes, .least_bytes = plan.min_cache_bytes, .io = io[o->io]};

@@ -192,6 +192,19 @@ uint64_t csn_memplan_choose(const csn_memplan *p, uint64_t limit) {
     return budget > p->floor_bytes ? budget : p->floor_bytes;
 }
 
+caisson_status csn_memplan_fits(const csn_memplan *p, uint64_t budget, uint64_t limit,
+                                caisson_error *err) {
+    uint64_t takes = budget < p->resident_bytes ? budget : p->resident_bytes;
+    if (takes > limit) {
+        return CSN_FAIL(err, CAISSON_E_LIMIT, .section = "memory",
+                        .what =
+                            "the machine, a control group or a limit of this process gives less "
+                            "memory than the model would take (bytes)",
+                        CSN_VALUES(limit, takes));
+    }
+    return CAISSON_OK;
+}
+
 static uint64_t growth(const csn_memplan *p, uint32_t i) {
     return p->buffer_bytes[i] - p->buffer_bytes[0];
 }

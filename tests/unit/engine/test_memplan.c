@@ -156,6 +156,13 @@ static void a_quarter_of_the_machine_is_left_to_others(void **state) {
     assert_int_equal(csn_memplan_choose(&p, 4000), 3000);
     assert_int_equal(csn_memplan_choose(&p, 1000), 1000);
     assert_int_equal(csn_memplan_choose(&p, UINT64_MAX), 5000);
+    caisson_error err = {0};
+    ASSERT_OK(csn_memplan_fits(&p, 3000, 3000, &err), &err);
+    ASSERT_OK(csn_memplan_fits(&p, UINT64_MAX, 5000, &err), &err);
+    ASSERT_STATUS(csn_memplan_fits(&p, 3000, 2999, &err), CAISSON_E_LIMIT);
+    assert_string_equal(err.want, "2999");
+    assert_string_equal(err.got, "3000");
+    ASSERT_STATUS(csn_memplan_fits(&p, UINT64_MAX, 4999, &err), CAISSON_E_LIMIT);
 }
 
 /* What skills add: their tensors, and of a blend a sum in f32 for each that any of them replaces.
