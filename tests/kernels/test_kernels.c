@@ -643,9 +643,14 @@ static void mask_chooses_the_row(void **state) {
     assert_true(csn_kernel_quantise_x8() == csn_quantise_x8_any_ref);
     csn_cpu_mask(UINT32_MAX);
 #if defined(__x86_64__)
+    if (csn_cpu_flags() & CSN_CPU_VNNI512) {
+        assert_true(csn_kernel_matmul_i8(&w) == csn_matmul_i8_q8_row_avx512);
+    }
+    csn_cpu_mask(CSN_CPU_AVX2);
     if (csn_cpu_flags() & CSN_CPU_AVX2) {
         assert_true(csn_kernel_matmul_i8(&w) == csn_matmul_i8_q8_row_avx2);
     }
+    csn_cpu_mask(UINT32_MAX);
 #endif
 }
 

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The batched int8 products for AVX-512 (kernels/x86/matmul_i8_*_avx512.c) on a CPU that lacks it:
+ * the very files, against the plain C kernels, bit for bit. What the compiler makes of them is
+ * tested by test_kernels.c where the CPU has VNNI. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#include "support/simde_avx512.h"
+
+#ifdef HAVE_SIMDE
+#include "kernels/types.h"
+
+#define csn_matmul_i8_q8_row_avx512 emulated_q8_row
+#define csn_matmul_i8_q8_2f_avx512 emulated_q8_2f
+#define csn_matmul_i8_exact_q8_row_avx512 emulated_exact_q8_row
+#define csn_matmul_i8_exact_q8_2f_avx512 emulated_exact_q8_2f
+#define csn_matmul_i8_q4_block_avx512 emulated_q4_block
+#define csn_matmul_i8_q4_tiled_avx512 emulated_q4_tiled
+#define csn_matmul_i8_q4tp_avx512 emulated_q4tp
+#define csn_matmul_i8_q4g_avx512 emulated_q4g
+CSN_PROTO_matmul_i8(emulated_q8_row);
+CSN_PROTO_matmul_i8(emulated_q8_2f);
+CSN_PROTO_matmul_i8(emulated_exact_q8_row);
+CSN_PROTO_matmul_i8(emulated_exact_q8_2f);
+CSN_PROTO_matmul_i8(emulated_q4_block);
+CSN_PROTO_matmul_i8(emulated_q4_tiled);
+CSN_PROTO_matmul_i8(emulated_q4tp);
+CSN_PROTO_matmul_i8(emulated_q4g);
+#include "kernels/x86/matmul_i8_q4_avx512.c"
+#define multiply multiply_q8
+#include "kernels/x86/matmul_i8_q8_avx512.c"
+
+static const struct {
+    const char *dtype;
+    csn_matmul_i8_fn fn, ref;
+} kernels[] = {
+    {"q8_row", emulated_q8_row, csn_matmul_i8_q8_row_ref},
+    {"q8_row", emulated_exact_q8_row, csn_matmul_i8_exact_q8_row_ref},
+    {"q4_block", emulated_q4_block, csn_matmul_i8_q4_block_ref},
+    {"q4_tiled", emulated_q4_tiled, csn_matmul_i8_q4_tiled_ref},
+    {"q4tp", emulated_q4tp, csn_matmul_i8_q4tp_ref},
+    {"q4g", emulated_q4g, csn_matmul_i8_q4g_ref},
+};
+
+static uint32_t seed = 1;
+
+static uint8_t next_byte(void) {
+    seed = seed * 1664525 + 1013904223;
+    return (uint8_t)(seed >> 24);
+}
+
+static void *random_bytes(uint64_t n) {
+    uint8_t *p = aligned_alloc(64, (size_t)(n + 63) / 64 * 64);
+    assert_non_null(p);
+    for (uint64_t i = 0; i < n; i++) {
+        p[i] = next_byte() & 0xBB; /* no f16 that is infinite or no number */
+    }
+    return p;
+}
+
+static void check(size_t k, uint64_t rows, uint64_t cols, uint64_t n, uint64_t r0) {
+    caisson_error err;
+    const csn_dtype *d = csn_dtype_by_name(csn_str_from(kernels[k].dtype));
+    const csn_shape shape = {2, {rows, cols}};
+    uint64_t nbytes;
+    assert_int_equal(d->nbytes(&shape, &nbytes, &err), CAISSON_OK);
+    uint8_t *bytes = random_bytes(nbytes);
+    csn_matrix w = csn_matrix_make(d, &shape, bytes, nbytes);
+    void *unpacked = NULL;
+    if (d->unpack != NULL) {
+        unpacked = random_bytes(d->unpacked_nbytes(&w));
+        d->unpack(&w, unpacked);
+        w.unpacked = unpacked;
+    }
+    float *x = random_bytes(n * cols * sizeof(float));
+    for (uint64_t i = 0; i < n * cols; i++) {
+        x[i] = (float)((int)next_byte() - 128) * 0.125f;
+    }
+    uint64_t x8_nbytes;
+    assert_true(csn_x8_nbytes(n, cols, &x8_nbytes));
+    void *buf = random_bytes(x8_nbytes);
+    const csn_x8 x8 = csn_x8_make(buf, n, cols);
+    for (uint64_t t = 0; t < n; t++) {
+        csn_take_exact_any_ref(x + t * cols, &x8, t);
+    }
+    csn_quantise_x8_any_ref(x, cols, &x8, 0, n);
+    float *y[2] = {random_bytes(n * rows * sizeof(float)), random_bytes(n * rows * sizeof(float))};
+    memcpy(y[0], y[1], n * rows * sizeof(float));
+    kernels[k].ref(&w, &x8, n, y[0], rows, r0, rows);
+    kernels[k].fn(&w, &x8, n, y[1], rows, r0, rows);
+    assert_memory_equal(y[0], y[1], n * rows * sizeof(float));
+    free(bytes);
+    free(unpacked);
+    free(x);
+    free(buf);
+    free(y[0]);
+    free(y[1]);
+}
+
+static void equals_ref(void **state) {
+    (void)state;
+    static const uint64_t n[] = {4, 5, 9, 12, 26};
+    for (size_t k = 0; k < sizeof(kernels) / sizeof(kernels[0]); k++) {
+        for (size_t i = 0; i < sizeof(n) / sizeof(n[0]); i++) {
+            check(k, 19, 32 * (1 + next_byte() % 12u), n[i], next_byte() % 3u);
+        }
+        check(k, 17, 4096 + 32 + 256, 13, 0); /* more groups than a panel holds */
+    }
+    check(0, 16, 300, 12, 0); /* a last group that is short */
+    check(1, 70, 40, 7, 1);
+}
+#else
+static void equals_ref(void **state) {
+    (void)state;
+    skip();
+}
+#endif
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(equals_ref)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

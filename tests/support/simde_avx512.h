@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Intrinsics for AVX-512 worked out in plain C, for tests that include a kernel file where the CPU
+ * may lack what it needs: SIMDe's (libsimde-dev), and those that SIMDe 0.7.4 has not.
+ * HAVE_SIMDE is defined where there are any. */
+#ifndef CSN_TESTS_SIMDE_AVX512_H
+#define CSN_TESTS_SIMDE_AVX512_H
+
+#if defined(__x86_64__) && defined(__has_include)
+#if __has_include(<simde/x86/avx512.h>)
+#define HAVE_SIMDE
+#endif
+#endif
+
+#ifdef HAVE_SIMDE
+#include <immintrin.h> /* before SIMDe gives its names to its own functions */
+#include <math.h>
+#include <string.h>
+
+#define SIMDE_ENABLE_NATIVE_ALIASES
+#include <simde/x86/avx512.h>
+#include <simde/x86/f16c.h>
+#include <simde/x86/fma.h>
+
+static inline simde__m256i emulated_loadu_epi8(__mmask32 k, const void *p) {
+    simde__m256i v = simde_mm256_setzero_si256();
+    for (int i = 0; i < 32; i++) {
+        if (k >> i & 1) {
+            memcpy((char *)&v + i, (const char *)p + i, 1);
+        }
+    }
+    return v;
+}
+
+static inline simde__m256i emulated_loadu_epi16(__mmask16 k, const void *p) {
+    simde__m256i v = simde_mm256_setzero_si256();
+    for (int i = 0; i < 16; i++) {
+        if (k >> i & 1) {
+            memcpy((char *)&v + 2 * i, (const char *)p + 2 * i, 2);
+        }
+    }
+    return v;
+}
+
+static inline void emulated_storeu_ps(void *p, __mmask16 k, simde__m512 v) {
+    for (int i = 0; i < 16; i++) {
+        if (k >> i & 1) {
+            memcpy((char *)p + 4 * i, (const char *)&v + 4 * i, 4);
+        }
+    }
+}
+
+static inline simde__m512 emulated_cvtph_ps(simde__m256i h) {
+    simde__m256 half[2] = {simde_mm256_cvtph_ps(simde_mm256_castsi256_si128(h)),
+                           simde_mm256_cvtph_ps(simde_mm256_extracti128_si256(h, 1))};
+    simde__m512 v;
+    memcpy(&v, half, sizeof(v));
+    return v;
+}
+
+static inline simde__m512 emulated_cvtepi32_ps(simde__m512i a) {
+    int32_t in[16];
+    float out[16];
+    simde__m512 v;
+    memcpy(in, &a, sizeof(in));
+    for (int i = 0; i < 16; i++) {
+        out[i] = (float)in[i];
+    }
+    memcpy(&v, out, sizeof(v));
+    return v;
+}
+
+static inline float emulated_cvtsh_ss(uint16_t h) {
+    return simde_mm_cvtss_f32(simde_mm_cvtph_ps(simde_mm_set1_epi16((int16_t)h)));
+}
+
+#define _mm256_maskz_loadu_epi8(k, p) emulated_loadu_epi8(k, p)
+#define _mm256_maskz_loadu_epi16(k, p) emulated_loadu_epi16(k, p)
+#define _mm512_mask_storeu_ps(p, k, v) emulated_storeu_ps(p, k, v)
+#define _mm512_cvtph_ps(h) emulated_cvtph_ps(h)
+#define _mm512_cvtepi32_ps(a) emulated_cvtepi32_ps(a)
+#define _cvtsh_ss(h) emulated_cvtsh_ss(h)
+#endif
+
+#endif
