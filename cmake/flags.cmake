@@ -20,7 +20,7 @@ if(CAISSON_SANITIZE)
 endif()
 
 # kernels/x86/matmul_i8_q8_avx2.c is compiled with AVX2, and only that file. _avx512 is F, BW, DQ, VL
-# and VNNI.
+# and VNNI, _vbmi those and VBMI.
 function(caisson_isa_flags)
     foreach(file ${ARGN})
         set(wide)
@@ -28,11 +28,9 @@ function(caisson_isa_flags)
             set(wide -mavx2 -mfma -mf16c -mbmi)
         endif()
         if(file MATCHES "_(avx512|vbmi)\\.c$")
-            list(APPEND wide -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+            list(APPEND wide -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)
         endif()
-        if(file MATCHES "_avx512\\.c$")
-            list(APPEND wide -mavx512vnni)
-        elseif(file MATCHES "_vbmi\\.c$")
+        if(file MATCHES "_vbmi\\.c$")
             list(APPEND wide -mavx512vbmi)
         elseif(file MATCHES "_fma\\.c$")
             list(APPEND wide -mfma)

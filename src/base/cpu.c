@@ -39,9 +39,9 @@ static uint32_t detect(void) {
         f |= CSN_CPU_AVX512;
         if (__builtin_cpu_supports("avx512vnni")) {
             f |= CSN_CPU_VNNI512;
-        }
-        if (__builtin_cpu_supports("avx512vbmi")) {
-            f |= CSN_CPU_VBMI512;
+            if (__builtin_cpu_supports("avx512vbmi")) {
+                f |= CSN_CPU_VBMI512;
+            }
         }
     }
 #elif defined(__aarch64__)

@@ -12,7 +12,7 @@ enum {
     CSN_CPU_AVX512 = 1 << 2,  /* AVX2 above + F, BW, DQ, VL */
     CSN_CPU_VNNI512 = 1 << 3, /* AVX512 + VNNI */
     CSN_CPU_AVXVNNI = 1 << 4, /* VEX-encoded VNNI */
-    CSN_CPU_VBMI512 = 1 << 5, /* AVX512 + VBMI */
+    CSN_CPU_VBMI512 = 1 << 5, /* VNNI512 + VBMI */
     CSN_CPU_NEON = 1 << 8,    /* aarch64 baseline */
     CSN_CPU_DOTPROD = 1 << 9, /* aarch64 SDOT */
 };

@@ -41,6 +41,32 @@ static inline simde__m256i emulated_loadu_epi16(__mmask16 k, const void *p) {
     return v;
 }
 
+static inline simde__m512i emulated_loadu512(uint64_t k, const void *p, uint64_t size) {
+    simde__m512i v = simde_mm512_setzero_si512();
+    for (uint64_t i = 0; i < 64 / size; i++) {
+        if (k >> i & 1) {
+            memcpy((char *)&v + size * i, (const char *)p + size * i, size);
+        }
+    }
+    return v;
+}
+
+static inline simde__m512i emulated_srai_epi32(simde__m512i a, unsigned n) {
+    int32_t v[16];
+    memcpy(v, &a, sizeof(v));
+    for (int i = 0; i < 16; i++) {
+        v[i] >>= n;
+    }
+    memcpy(&a, v, sizeof(v));
+    return a;
+}
+
+static inline simde__m256 emulated_extractf32x8(simde__m512 a, int i) {
+    simde__m256 v;
+    memcpy(&v, (const char *)&a + 32 * i, sizeof(v));
+    return v;
+}
+
 static inline void emulated_storeu_ps(void *p, __mmask16 k, simde__m512 v) {
     for (int i = 0; i < 16; i++) {
         if (k >> i & 1) {
@@ -75,6 +101,14 @@ static inline float emulated_cvtsh_ss(uint16_t h) {
 
 #define _mm256_maskz_loadu_epi8(k, p) emulated_loadu_epi8(k, p)
 #define _mm256_maskz_loadu_epi16(k, p) emulated_loadu_epi16(k, p)
+#define _mm512_maskz_loadu_epi8(k, p) emulated_loadu512(k, p, 1)
+#define _mm512_maskz_loadu_ps(k, p) simde_mm512_castsi512_ps(emulated_loadu512(k, p, 4))
+#undef _mm512_srai_epi32
+#undef _mm512_extractf32x8_ps
+#undef _mm512_madd_epi16 /* SIMDe gives the name to the masked form */
+#define _mm512_madd_epi16(a, b) simde_mm512_madd_epi16(a, b)
+#define _mm512_srai_epi32(a, n) emulated_srai_epi32(a, n)
+#define _mm512_extractf32x8_ps(a, i) emulated_extractf32x8(a, i)
 #define _mm512_mask_storeu_ps(p, k, v) emulated_storeu_ps(p, k, v)
 #define _mm512_cvtph_ps(h) emulated_cvtph_ps(h)
 #define _mm512_cvtepi32_ps(a) emulated_cvtepi32_ps(a)

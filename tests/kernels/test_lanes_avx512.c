@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The int8 products of q1, q1s, q1t and q2tp for AVX-512 (kernels/x86/lanes_avx512.h) on a CPU that
+ * lacks it: the very files, against the plain C kernels, bit for bit. What the compiler makes of
+ * them is tested by test_kernels.c where the CPU has VNNI and VBMI. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#include "support/simde_avx512.h"
+
+#ifdef HAVE_SIMDE
+#include "kernels/types.h"
+
+#define csn_matmul_i8_q1_avx512 emulated_q1
+#define csn_matmul_i8_q1s_avx512 emulated_q1s
+#define csn_matmul_i8_q1t_vbmi emulated_q1t
+#define csn_matmul_i8_q2tp_avx512 emulated_q2tp
+CSN_PROTO_matmul_i8(emulated_q1);
+CSN_PROTO_matmul_i8(emulated_q1s);
+CSN_PROTO_matmul_i8(emulated_q1t);
+CSN_PROTO_matmul_i8(emulated_q2tp);
+#include "kernels/x86/matmul_i8_q1_avx512.c"
+#include "kernels/x86/matmul_i8_q1t_vbmi.c"
+#include "kernels/x86/matmul_i8_q2tp_avx512.c"
+
+static const struct kernel {
+    const char *dtype;
+    csn_matmul_i8_fn fn, ref;
+    uint64_t group_bytes, outlier_bytes;
+} kernels[] = {
+    {"q1", emulated_q1, csn_matmul_i8_q1_ref, CSN_Q1_TILE, 0},
+    {"q1s", emulated_q1s, csn_matmul_i8_q1s_ref, CSN_Q1_TILE, CSN_Q1S_OUTLIER},
+    {"q1t", emulated_q1t, csn_matmul_i8_q1t_ref, CSN_Q1T_TILE, CSN_Q1T_OUTLIER},
+    {"q2tp", emulated_q2tp, csn_matmul_i8_q2tp_ref, Q2TP_BYTES, 0},
+};
+
+static uint32_t seed = 1;
+
+static uint8_t next_byte(void) {
+    seed = seed * 1664525 + 1013904223;
+    return (uint8_t)(seed >> 24);
+}
+
+static void *random_bytes(uint64_t n) {
+    uint8_t *p = aligned_alloc(64, (size_t)(n + 63) / 64 * 64);
+    assert_non_null(p);
+    for (uint64_t i = 0; i < n; i++) {
+        p[i] = next_byte();
+    }
+    return p;
+}
+
+/* A payload whose scales are finite; q1s and q1t: one outlier a row. */
+static uint8_t *make_payload(const struct kernel *k, uint64_t rows, uint64_t cols, uint64_t *n) {
+    const bool is_q1t = k->outlier_bytes == CSN_Q1T_OUTLIER;
+    const uint64_t tiles = rows * cols / 32 * k->group_bytes;
+    uint64_t at = tiles + (is_q1t ? 4 * (rows + 1) : 4);
+    *n = k->outlier_bytes != 0 ? at + rows * k->outlier_bytes
+                               : tiles + rows * (4 + csn_q4tp_code_bytes(cols / 32));
+    uint8_t *p = random_bytes(*n);
+    for (uint64_t i = k->group_bytes == Q2TP_BYTES ? tiles : 1; i < *n;
+         i += i < tiles ? k->group_bytes : 1) {
+        p[i] &= 0xBB;
+    }
+    for (uint32_t r = 0; r < rows && k->outlier_bytes != 0; r++, at += k->outlier_bytes) {
+        const uint32_t col = r * 7 % (uint32_t)cols;
+        const uint32_t key = is_q1t ? col : r * (uint32_t)cols + col;
+        const uint32_t n_before[2] = {r, r + 1};
+        memcpy(p + at, &key, k->outlier_bytes - 2);
+        memcpy(p + tiles + (is_q1t ? 4 * r : 0), n_before + (is_q1t ? 0 : 1), 4);
+        if (is_q1t) {
+            memcpy(p + tiles + 4 * (r + 1), &n_before[1], 4);
+        }
+    }
+    return p;
+}
+
+static void check(const struct kernel *k, uint64_t rows, uint64_t cols, uint64_t n, uint64_t r0) {
+    const csn_dtype *d = csn_dtype_by_name(csn_str_from(k->dtype));
+    const csn_shape shape = {2, {rows, cols}};
+    uint64_t nbytes;
+    uint8_t *bytes = make_payload(k, rows, cols, &nbytes);
+    csn_matrix w = csn_matrix_make(d, &shape, bytes, nbytes);
+    void *unpacked = NULL;
+    if (d->unpack != NULL && (n != 1 || k->group_bytes == Q2TP_BYTES)) {
+        unpacked = random_bytes(d->unpacked_nbytes(&w));
+        d->unpack(&w, unpacked);
+        w.unpacked = unpacked;
+    }
+    float *x = random_bytes(n * cols * sizeof(float));
+    for (uint64_t i = 0; i < n * cols; i++) {
+        x[i] = (float)((int)next_byte() - 128) * 0.125f;
+    }
+    uint64_t x8_nbytes;
+    assert_true(csn_x8_nbytes(n, cols, &x8_nbytes));
+    void *buf = random_bytes(x8_nbytes);
+    const csn_x8 x8 = csn_x8_make(buf, n, cols);
+    csn_quantise_x8_any_ref(x, cols, &x8, 0, n);
+    float *y[2] = {random_bytes(n * rows * sizeof(float)), random_bytes(n * rows * sizeof(float))};
+    memcpy(y[0], y[1], n * rows * sizeof(float));
+    k->ref(&w, &x8, n, y[0], rows, r0, rows);
+    k->fn(&w, &x8, n, y[1], rows, r0, rows);
+    assert_memory_equal(y[0], y[1], n * rows * sizeof(float));
+    free(bytes);
+    free(unpacked);
+    free(x);
+    free(buf);
+    free(y[0]);
+    free(y[1]);
+}
+
+static void equals_ref(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof(kernels) / sizeof(kernels[0]); k++) {
+        for (uint64_t groups = 1; groups <= 34; groups++) { /* up to two whole steps and a rest */
+            check(&kernels[k], 5 + groups % 4, 32 * groups, 1 + groups % 3, groups % 2);
+        }
+    }
+}
+#else
+static void equals_ref(void **state) {
+    (void)state;
+    skip();
+}
+#endif
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(equals_ref)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
