@@ -119,6 +119,8 @@ static void equals_ref(void **state) {
         for (uint64_t groups = 1; groups <= 34; groups++) { /* up to two whole steps and a rest */
             check(&kernels[k], 5 + groups % 4, 32 * groups, 1 + groups % 3, groups % 2);
         }
+        check(&kernels[k], 21, 32 * 9, 5, 2); /* many vectors; more groups than a panel holds */
+        check(&kernels[k], 17, 4096 + 32 * 9, 4, 0);
     }
 }
 #else

@@ -4,10 +4,11 @@
  * Few vectors: bit k of the four bytes of signs of a group meets columns k, k + 8, k + 16 and
  * k + 24 of x, so x is laid out by bits first. Bits 0 to 3 are moved to bit 1 and count twice, bits
  * 4 to 7 are moved to bit 5 and count 32 times: twice the sum of the columns with a plus, less the
- * sum of all, is what is wanted. Many vectors: as for AVX2. */
+ * sum of all, is what is wanted. */
 #include "kernels/x86/deltas_avx2.h"
 #include "kernels/x86/lanes_avx512.h"
 #include "kernels/x86/outliers_avx2.h"
+#include "kernels/x86/pack_avx512.h"
 
 enum {
     Q1_BITS = 8,
@@ -93,6 +94,31 @@ CSN_OUTLINE void few_q1(const csn_matrix *w, const csn_x8 *x, uint64_t n, float 
     lanes_i8(&kind, w->data, w->data, x, n, y, y_stride, r0, r1);
 }
 
+/* ---- many vectors ---- */
+
+CSN_INLINE __m256i q1_codes(const uint8_t *tile) {
+    const __mmask32 plus = (uint32_t)csn_load32(tile + 2);
+    return _mm256_mask_blend_epi8(plus, _mm256_set1_epi8(8 - 1), _mm256_set1_epi8(8 + 1));
+}
+
+static void pack_q1(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
+                    struct gemm_panel *p) {
+    pack_rows(q1_codes, ctx, r, r1, g0, ng, p);
+}
+
+CSN_OUTLINE void many_q1(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+                         uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    const struct pack m = {.w = w->data, .gpr = x->n_groups, .bytes = CSN_Q1_TILE};
+    gemm_i8(pack_q1, &m, GEMM_4BIT, NULL, x, n, y, y_stride, r0, r1);
+}
+
+/* ---- outliers ---- */
+
+CSN_OUTLINE void add_packed(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+                            uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    add_outliers(false, w, x, n, y, y_stride, r0, r1);
+}
+
 CSN_OUTLINE void add_unpacked(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                               uint64_t y_stride, uint64_t r0, uint64_t r1) {
     float floats[CSN_Q1S_COLS];
@@ -112,21 +138,16 @@ void csn_matmul_i8_q1_avx512(const csn_matrix *w, const csn_x8 *x, uint64_t n, f
     if (lanes_fit(&kind, x, n, r1 - r0)) {
         few_q1(w, x, n, y, y_stride, r0, r1);
     } else {
-        csn_matmul_i8_q1_avx2(w, x, n, y, y_stride, r0, r1);
+        many_q1(w, x, n, y, y_stride, r0, r1);
     }
 }
 
 void csn_matmul_i8_q1s_avx512(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                               uint64_t y_stride, uint64_t r0, uint64_t r1) {
-    const struct lanes_kind kind = q1_kind(x);
-    if (!lanes_fit(&kind, x, n, r1 - r0)) {
-        csn_matmul_i8_q1s_avx2(w, x, n, y, y_stride, r0, r1);
-        return;
-    }
-    few_q1(w, x, n, y, y_stride, r0, r1);
-    if (w->unpacked != NULL) {
+    csn_matmul_i8_q1_avx512(w, x, n, y, y_stride, r0, r1);
+    if (w->unpacked != NULL && n <= CSN_FEW_VECTORS) {
         add_unpacked(w, x, n, y, y_stride, r0, r1);
     } else {
-        add_outliers(false, w, x, n, y, y_stride, r0, r1);
+        add_packed(w, x, n, y, y_stride, r0, r1);
     }
 }

@@ -3,9 +3,10 @@
  *
  * Few vectors: digit k of the seven bytes of a group meets columns k, k + 5 ... of x, so x is laid
  * out by digits first. A byte looks up the weights plus 1 of its digits in tables of 256 entries.
- * Many vectors: as for AVX2. */
+ */
 #include "kernels/x86/lanes_avx512.h"
 #include "kernels/x86/outliers_avx2.h"
+#include "kernels/x86/pack_avx512.h"
 
 enum {
     Q1T_DIGITS = 5,
@@ -130,15 +131,52 @@ CSN_OUTLINE void few_q1t(const csn_matrix *w, const csn_x8 *x, uint64_t n, float
     lanes_i8(&kind, w->data, w->data, x, n, y, y_stride, r0, r1);
 }
 
+/* ---- many vectors ---- */
+
+/* Where the first four digits of byte j of seven begin, in bits, and the fifth, in bytes. */
+#define OF_BYTE(j) 8 * (j), 8 * (j) + 2, 8 * (j) + 4, 8 * (j) + 6, j
+static const uint8_t digit_at[64] = {OF_BYTE(0), OF_BYTE(1), OF_BYTE(2), OF_BYTE(3),
+                                     OF_BYTE(4), OF_BYTE(5), 48,         50};
+enum { FIFTHS = 1 << 4 | 1 << 9 | 1 << 14 | 1 << 19 | 1 << 24 | 1 << 29 };
+
+/* Codes 8 + weight. The row pointers lie behind the tiles: loads may go past the last. */
+CSN_INLINE __m256i q1t_codes(const uint8_t *tile) {
+    uint64_t of_seven;
+    memcpy(&of_seven, tile + 2, sizeof(of_seven));
+    const __m512i bytes = _mm512_set1_epi64((long long)of_seven);
+    const __mmask64 is_high = _mm512_movepi8_mask(bytes);
+    const __m512i at = _mm512_loadu_si512(digit_at);
+    __m512i d = _mm512_multishift_epi64_epi8(at, lookup(first_four, bytes, is_high));
+    d = _mm512_and_si512(d, _mm512_set1_epi8(3));
+    d = _mm512_mask_permutexvar_epi8(d, FIFTHS, at, lookup(fifth, bytes, is_high));
+    return _mm256_add_epi8(_mm512_castsi512_si256(d), _mm256_set1_epi8(7));
+}
+
+static void pack_q1t(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
+                     struct gemm_panel *p) {
+    pack_rows(q1t_codes, ctx, r, r1, g0, ng, p);
+}
+
+CSN_OUTLINE void many_q1t(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+                          uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    const struct pack m = {.w = w->data, .gpr = x->n_groups, .bytes = CSN_Q1T_TILE};
+    gemm_i8(pack_q1t, &m, GEMM_4BIT, NULL, x, n, y, y_stride, r0, r1);
+}
+
+CSN_OUTLINE void add_q1t(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+                         uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    add_outliers(true, w, x, n, y, y_stride, r0, r1);
+}
+
 void csn_matmul_i8_q1t_vbmi(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                             uint64_t y_stride, uint64_t r0, uint64_t r1) {
     const struct lanes_kind kind = q1t_kind(x);
-    if (!lanes_fit(&kind, x, n, r1 - r0)) {
-        csn_matmul_i8_q1t_avx2(w, x, n, y, y_stride, r0, r1);
-        return;
+    if (lanes_fit(&kind, x, n, r1 - r0)) {
+        few_q1t(w, x, n, y, y_stride, r0, r1);
+    } else {
+        many_q1t(w, x, n, y, y_stride, r0, r1);
     }
-    few_q1t(w, x, n, y, y_stride, r0, r1);
     if (csn_q1t_has_outliers(w, r0, r1)) {
-        add_outliers(true, w, x, n, y, y_stride, r0, r1);
+        add_q1t(w, x, n, y, y_stride, r0, r1);
     }
 }

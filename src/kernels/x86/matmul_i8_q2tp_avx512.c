@@ -3,8 +3,10 @@
  *
  * Few vectors: bits 2 k of the eight bytes of a group meet columns k, k + 4 ... of x, so x is laid
  * out by those first. Codes 2 and 3 of a byte count sixteen times where they are. 2 c - 3 is twice
- * the code less three times 1. Many vectors, and scales that are not unpacked: as for AVX2. */
+ * the code less three times 1. Scales that are not unpacked: as
+ * for AVX2. */
 #include "kernels/x86/lanes_avx512.h"
+#include "kernels/x86/pack_avx512.h"
 #include "quant/q4tp.h"
 
 enum {
@@ -80,12 +82,52 @@ CSN_INLINE struct lanes_kind q2tp_kind(const csn_x8 *x) {
         .x_bytes = Q2TP_X_BYTES};
 }
 
+CSN_OUTLINE void few_q2tp(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+                          uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    const struct lanes_kind kind = q2tp_kind(x);
+    lanes_i8(&kind, w->data, w->unpacked, x, n, y, y_stride, r0, r1);
+}
+
+/* ---- many vectors ---- */
+
+/* Codes 8 + (2 c - 3). */
+CSN_INLINE __m256i q2tp_codes(const uint8_t *plane) {
+    const __m256i order = _mm256_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4,
+                                           4, 5, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7);
+    __m256i b = _mm256_broadcastq_epi64(_mm_loadl_epi64((const void *)plane));
+    b = _mm256_shuffle_epi8(b, order);
+    /* code c of byte k of four is c << 2 k: the upper halves come down, then c or 4 c is looked up
+     */
+    __m256i low = _mm256_and_si256(b, _mm256_set1_epi32(0x00000C03));
+    __m256i high = _mm256_and_si256(b, _mm256_set1_epi32((int)0xC0300000));
+    const __m256i codes = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(5, 7, 9, 11, 7, 0, 0, 0, 9, 0, 0, 0, 11, 0, 0, 0));
+    return _mm256_shuffle_epi8(codes, _mm256_or_si256(low, _mm256_srli_epi32(high, 4)));
+}
+
+static void pack_q2tp(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
+                      struct gemm_panel *p) {
+    pack_rows(q2tp_codes, ctx, r, r1, g0, ng, p);
+}
+
+CSN_OUTLINE void many_q2tp(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
+                           uint64_t y_stride, uint64_t r0, uint64_t r1) {
+    const struct pack m = {.w = w->data,
+                           .scale = w->unpacked,
+                           .gpr = x->n_groups,
+                           .bytes = Q2TP_BYTES,
+                           .scale_stride = csn_ladder_stride(w->cols)};
+    gemm_i8(pack_q2tp, &m, GEMM_4BIT, NULL, x, n, y, y_stride, r0, r1);
+}
+
 void csn_matmul_i8_q2tp_avx512(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                                uint64_t y_stride, uint64_t r0, uint64_t r1) {
     const struct lanes_kind kind = q2tp_kind(x);
-    if (w->unpacked != NULL && lanes_fit(&kind, x, n, r1 - r0)) {
-        lanes_i8(&kind, w->data, w->unpacked, x, n, y, y_stride, r0, r1);
-    } else {
+    if (w->unpacked == NULL) {
         csn_matmul_i8_q2tp_avx2(w, x, n, y, y_stride, r0, r1);
+    } else if (lanes_fit(&kind, x, n, r1 - r0)) {
+        few_q2tp(w, x, n, y, y_stride, r0, r1);
+    } else {
+        many_q2tp(w, x, n, y, y_stride, r0, r1);
     }
 }
