@@ -26,8 +26,9 @@
 /* Activations quantised per group of 32 for int8 mode: for each of n vectors of `cols` values
  *   scale = absmax / 127 (f32), q = rint(x / scale) (half to even; 0 when absmax is 0),
  *   offset = -8 * (sum of q[i] with i % 4 < 2), -8 * (the rest): what codes that are stored as
- *            code + 8 leave over, for the two sums of 16-bit products.
- * Groups are padded with zeros (codes, scales, offsets and pairs) to g_stride.
+ *            code + 8 leave over, for the two sums of 16-bit products,
+ *   minus  = their sum.
+ * Groups are padded with zeros (codes, scales, offsets, sums and pairs) to g_stride.
  *
  * One large element gives its whole group a coarse scale, and such elements are most of what int8
  * mode loses (docs/decisions/004-exact-elements.md). take_exact takes the largest out. */
@@ -45,6 +46,7 @@ typedef struct csn_x8 {
                     * 16 codes of even columns of the first, of the second, then the odd ones */
     float *scale;  /* [n][g_stride] */
     int16_t *offset;   /* [n][g_stride][2] */
+    int32_t *minus;    /* [n][g_stride] -8 * the sum of the codes */
     csn_x8_pair *pair; /* [n][g_stride / 2] of groups 2 i and 2 i + 1; NULL: more than
                         * CSN_FEW_VECTORS vectors */
     uint32_t *exact_i; /* [n][CSN_X8_EXACT] columns that were taken out; written by take_exact */

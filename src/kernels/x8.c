@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layout of quantised activations in one buffer: codes, split codes, pairs, scales, offsets,
- * exact elements. */
+ * sums, exact elements. */
 #include "base/size.h"
 #include "kernels/kernels.h"
 
@@ -13,7 +13,7 @@ static uint64_t code_stride(uint64_t g_stride) {
 
 bool csn_x8_nbytes(uint64_t n, uint64_t cols, uint64_t *ret) {
     uint64_t padded;
-    uint64_t bytes; /* of a vector: two rows of codes, then 8 bytes a group, then exact elements */
+    uint64_t bytes; /* of a vector: two rows of codes, then 12 bytes a group, then exact elements */
     uint64_t pairs; /* of all: as many bytes a vector as codes */
     uint64_t n_few = n < CSN_FEW_VECTORS ? n : CSN_FEW_VECTORS;
     return csn_align_up(cols, 256, &padded) && csn_mul(padded, 3, &bytes) &&
@@ -34,7 +34,8 @@ csn_x8 csn_x8_make(void *buf, uint64_t n, uint64_t cols) {
     }
     x.scale = behind;
     x.offset = (int16_t *)(void *)(x.scale + n * x.g_stride);
-    x.exact_i = (uint32_t *)(void *)(x.offset + n * x.g_stride * 2);
+    x.minus = (int32_t *)(void *)(x.offset + n * x.g_stride * 2);
+    x.exact_i = (uint32_t *)(void *)(x.minus + n * x.g_stride);
     x.exact_x = (float *)(void *)(x.exact_i + n * CSN_X8_EXACT);
     return x;
 }

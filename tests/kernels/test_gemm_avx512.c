@@ -113,6 +113,7 @@ static void equals_ref(void **state) {
     }
     check(0, 16, 300, 12, 0); /* a last group that is short */
     check(1, 70, 40, 7, 1);
+    check(1, 20, 4096 + 77, 99, 3);
 }
 #else
 static void equals_ref(void **state) {

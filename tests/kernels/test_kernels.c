@@ -292,6 +292,7 @@ static void multiply(const struct kernel *k, struct fixture *f, uint64_t t0, uin
     x8.split += t0 * x8.q_stride;
     x8.scale += t0 * x8.g_stride;
     x8.offset += t0 * x8.g_stride * 2;
+    x8.minus += t0 * x8.g_stride;
     x8.pair = x8.pair != NULL ? x8.pair + t0 * (x8.g_stride / 2) : NULL;
     x8.exact_i += t0 * CSN_X8_EXACT;
     x8.exact_x += t0 * CSN_X8_EXACT;
@@ -605,6 +606,7 @@ static void check_quantise(const struct kernel *k, const struct sizes *s) {
     bool same = memcmp(got.q, f.x8.q, codes) == 0 && memcmp(got.split, f.x8.split, codes) == 0 &&
                 memcmp(got.scale, f.x8.scale, groups * sizeof(float)) == 0 &&
                 memcmp(got.offset, f.x8.offset, groups * 2 * sizeof(int16_t)) == 0 &&
+                memcmp(got.minus, f.x8.minus, groups * sizeof(int32_t)) == 0 &&
                 (s->n > CSN_FEW_VECTORS ||
                  memcmp(got.pair, f.x8.pair, groups / 2 * sizeof(csn_x8_pair)) == 0);
     if (!same) {

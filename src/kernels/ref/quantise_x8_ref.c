@@ -32,14 +32,13 @@ static void group(const float *x, uint64_t m, int8_t *q, float *scale, int16_t *
     }
 }
 
-/* Of vector t, whose scales and offsets are there. */
+/* Of vector t, whose scales and sums are there. */
 static void make_pairs(const csn_x8 *x8, uint64_t t) {
     for (uint64_t i = 0; i < x8->g_stride * 4; i++) {
         uint64_t g = i / 8 * 2 + i % 8 / 4; /* value i % 8 of pair i / 8 */
         csn_x8_pair *pair = &x8->pair[t * (x8->g_stride / 2) + i / 8];
-        const int16_t *offset = x8->offset + (t * x8->g_stride + g) * 2;
         pair->scale[i % 8] = x8->scale[t * x8->g_stride + g];
-        pair->minus[i % 8] = offset[0] + offset[1];
+        pair->minus[i % 8] = x8->minus[t * x8->g_stride + g];
     }
 }
 
@@ -61,6 +60,9 @@ void csn_quantise_x8_any_ref(const float *x, uint64_t x_stride, const csn_x8 *x8
                 even[k] = q[g * 32 + 2 * k];
                 even[k + 32] = q[g * 32 + 2 * k + 1];
             }
+        }
+        for (uint64_t g = t * x8->g_stride; g < (t + 1) * x8->g_stride; g++) {
+            x8->minus[g] = x8->offset[2 * g] + x8->offset[2 * g + 1];
         }
         if (x8->pair != NULL) {
             make_pairs(x8, t);

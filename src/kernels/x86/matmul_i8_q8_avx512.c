@@ -2,16 +2,6 @@
 /* int8 mode, q8_row and q8_2f (ref/matmul_i8_q8_ref.c says what they mean), AVX-512 with VNNI. */
 #include "kernels/x86/gemm_i8_avx512.h"
 
-static void load_scales(const uint8_t *f16, uint64_t m, float *out) {
-    for (uint64_t r = 0; r < m; r += 16) {
-        const __mmask16 rows = (__mmask16)(m - r < 16 ? (1u << (m - r)) - 1 : 0xFFFF);
-        __m256i h = _mm256_maskz_loadu_epi16(rows, f16 + 2 * r);
-        _mm512_mask_storeu_ps(out + r, rows, _mm512_cvtph_ps(h));
-    }
-}
-
-#include "kernels/exact_template.h"
-
 struct q8 {
     const uint8_t *codes; /* [rows][cols] */
     uint64_t cols;
@@ -44,9 +34,10 @@ static void pack_q8(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint6
 }
 
 static void multiply(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y, uint64_t y_stride,
-                     uint64_t r0, uint64_t r1) {
+                     uint64_t r0, uint64_t r1, bool adds_exact) {
     const struct q8 m = {.codes = w->data, .cols = w->cols};
-    gemm_i8(pack_q8, &m, GEMM_8BIT, w->data + w->rows * w->cols, x, n, y, y_stride, r0, r1);
+    const struct gemm_rows rows = {w->data + w->rows * w->cols, adds_exact};
+    gemm_i8(pack_q8, &m, GEMM_8BIT, &rows, x, n, y, y_stride, r0, r1);
 }
 
 void csn_matmul_i8_q8_row_avx512(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
@@ -54,7 +45,7 @@ void csn_matmul_i8_q8_row_avx512(const csn_matrix *w, const csn_x8 *x, uint64_t 
     if (gemm_is_few(x, n)) {
         csn_matmul_i8_q8_row_avx2(w, x, n, y, y_stride, r0, r1);
     } else {
-        multiply(w, x, n, y, y_stride, r0, r1);
+        multiply(w, x, n, y, y_stride, r0, r1, false);
     }
 }
 
@@ -63,8 +54,7 @@ void csn_matmul_i8_exact_q8_row_avx512(const csn_matrix *w, const csn_x8 *x, uin
     if (gemm_is_few(x, n)) {
         csn_matmul_i8_exact_q8_row_avx2(w, x, n, y, y_stride, r0, r1);
     } else {
-        multiply(w, x, n, y, y_stride, r0, r1);
-        add_exact(w, x, n, y, y_stride, r0, r1);
+        multiply(w, x, n, y, y_stride, r0, r1, true);
     }
 }
 

@@ -62,10 +62,9 @@ CSN_INLINE void store_split(__m256i q, int8_t *even) {
 }
 
 /* Half a pair. */
-CSN_INLINE void store_pair(csn_x8_pair *pair, uint64_t half, float scale, int32_t both) {
-    __m128i minus = _mm_madd_epi16(_mm_set1_epi32(both), _mm_set1_epi16(1));
+CSN_INLINE void store_pair(csn_x8_pair *pair, uint64_t half, float scale, int32_t minus) {
     _mm_storeu_ps(pair->scale + 4 * half, _mm_set1_ps(scale));
-    _mm_storeu_si128((void *)(pair->minus + 4 * half), minus);
+    _mm_storeu_si128((void *)(pair->minus + 4 * half), _mm_set1_epi32(minus));
 }
 
 void csn_quantise_x8_any_avx2(const float *x, uint64_t x_stride, const csn_x8 *x8, uint64_t t0,
@@ -75,6 +74,7 @@ void csn_quantise_x8_any_avx2(const float *x, uint64_t x_stride, const csn_x8 *x
         int8_t *split = x8->split + t * x8->q_stride;
         float *scale = x8->scale + t * x8->g_stride;
         int16_t *offset = x8->offset + t * x8->g_stride * 2;
+        int32_t *minus = x8->minus + t * x8->g_stride;
         uint64_t tail = x8->n_groups * 32; /* padding behind the groups, at most 8 of them + 64 */
         memset(q + tail, 0, x8->q_stride - tail);
         memset(split + tail, 0, x8->q_stride - tail);
@@ -93,8 +93,9 @@ void csn_quantise_x8_any_avx2(const float *x, uint64_t x_stride, const csn_x8 *x
             scale[g] = s;
             int32_t both = offsets(codes);
             memcpy(offset + 2 * g, &both, sizeof(both));
+            minus[g] = (int16_t)both + (both >> 16);
             if (x8->pair != NULL) {
-                store_pair(&x8->pair[(t * x8->g_stride + g) / 2], g % 2, s, both);
+                store_pair(&x8->pair[(t * x8->g_stride + g) / 2], g % 2, s, minus[g]);
             }
             _mm256_storeu_si256((void *)(q + g * 32), codes);
             store_split(codes, split + g / 2 * 64 + g % 2 * 16);
