@@ -95,6 +95,19 @@ static inline simde__m512 emulated_cvtepi32_ps(simde__m512i a) {
     return v;
 }
 
+/* SIMDe's rounds twice. */
+static inline simde__m512 emulated_fmadd_ps(simde__m512 a, simde__m512 b, simde__m512 c) {
+    float v[3][16];
+    memcpy(v[0], &a, sizeof(v[0]));
+    memcpy(v[1], &b, sizeof(v[1]));
+    memcpy(v[2], &c, sizeof(v[2]));
+    for (int i = 0; i < 16; i++) {
+        v[0][i] = fmaf(v[0][i], v[1][i], v[2][i]);
+    }
+    memcpy(&a, v[0], sizeof(v[0]));
+    return a;
+}
+
 static inline float emulated_cvtsh_ss(uint16_t h) {
     return simde_mm_cvtss_f32(simde_mm_cvtph_ps(simde_mm_set1_epi16((int16_t)h)));
 }
@@ -110,6 +123,8 @@ static inline float emulated_cvtsh_ss(uint16_t h) {
 #define _mm512_srai_epi32(a, n) emulated_srai_epi32(a, n)
 #define _mm512_extractf32x8_ps(a, i) emulated_extractf32x8(a, i)
 #define _mm512_mask_storeu_ps(p, k, v) emulated_storeu_ps(p, k, v)
+#undef _mm512_fmadd_ps
+#define _mm512_fmadd_ps(a, b, c) emulated_fmadd_ps(a, b, c)
 #define _mm512_cvtph_ps(h) emulated_cvtph_ps(h)
 #define _mm512_cvtepi32_ps(a) emulated_cvtepi32_ps(a)
 #define _cvtsh_ss(h) emulated_cvtsh_ss(h)
