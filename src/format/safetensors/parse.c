@@ -181,6 +181,11 @@ static caisson_status read_header(parser *p, csn_buf *text) {
     CSN_TRY(csn_buf_reserve(text, (size_t)len, p->err));
     CSN_TRY(csn_file_read_at(p->file, sizeof(head), text->ptr, (size_t)len, p->err));
     text->len = (size_t)len;
+    if (len > 0 && text->ptr[0] != '{') { /* blanks may follow the object, not precede it */
+        return CSN_FAIL(p->err, CAISSON_E_PARSE, .section = "header", CSN_AT(sizeof(head)),
+                        .what = "header does not begin with {",
+                        CSN_VALUES('{', (uint8_t)text->ptr[0]));
+    }
     p->data_offset = sizeof(head) + len;
     p->data_bytes = size - p->data_offset;
     return CAISSON_OK;

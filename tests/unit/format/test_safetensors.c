@@ -107,6 +107,7 @@ static void refuses_bad_headers(void **state) {
     } cases[] = {
         {"", CAISSON_E_PARSE},
         {"[]", CAISSON_E_PARSE},
+        {" {\"a\":{\"dtype\":\"F32\",\"shape\":[8],\"data_offsets\":[0,32]}}", CAISSON_E_PARSE},
         {"{\"a\":1}", CAISSON_E_PARSE},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[9],\"data_offsets\":[0,32]}}", CAISSON_E_BOUNDS},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[9],\"data_offsets\":[0,36]}}", CAISSON_E_BOUNDS},
