@@ -97,6 +97,15 @@ const csn_jval *csn_config_get(csn_config *c, const char *key) {
     return NULL;
 }
 
+caisson_status csn_config_need(csn_config *c, const char *key, const char *other,
+                               caisson_error *err) {
+    return csn_config_get(c, key) != NULL || (other != NULL && csn_config_get(c, other) != NULL)
+               ? CAISSON_OK
+               : CSN_FAIL(err, CAISSON_E_MISSING, .section = c->section,
+                          .tensor = csn_str_from(key),
+                          .what = "the configuration does not say this, and it changes the result");
+}
+
 /* A value as short text, for errors. */
 static csn_str show(const csn_jval *v, csn_buf *buf) {
     caisson_error ignored;

@@ -19,6 +19,10 @@ caisson_status csn_config_init(csn_config *c, const csn_jval *object, const char
                                csn_arena *arena, caisson_error *err);
 /* The member, ticked off; NULL if absent or null. */
 const csn_jval *csn_config_get(csn_config *c, const char *key);
+/* CAISSON_E_MISSING if key, under neither name (other may be NULL), has a value: for what readers
+ * of a family take different values for. */
+caisson_status csn_config_need(csn_config *c, const char *key, const char *other,
+                               caisson_error *err);
 /* Leave *ret alone when the key is absent. CAISSON_E_PARSE: another type, or out of range. */
 caisson_status csn_config_u32(csn_config *c, const char *key, uint32_t *ret, caisson_error *err);
 caisson_status csn_config_f64(csn_config *c, const char *key, double *ret, caisson_error *err);

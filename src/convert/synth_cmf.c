@@ -40,6 +40,8 @@ static caisson_status open_source(csn_synth_job *j, csn_source **ret) {
     if (j->size->is_warp) {
         csn_warp_words words = j->config;
         words.outer_class = NULL; /* the language model alone */
+        words.n_group = 1;        /* a manifest may leave it out, a configuration may not */
+        words.topk_group = 1;
         csn_warp_words_write(&words, &w);
     } else {
         put_config(j->size, &j->config, &w);

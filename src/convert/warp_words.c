@@ -18,7 +18,7 @@ static void put_experts(csn_jw *w, const csn_warp_words *c) {
         csn_jw_put_bool(w, "moe_renormalize", true);
     }
     csn_jw_put_str(w, "moe_router_activation_func", CSN_STR("sigmoid"));
-    if (c->n_group > 1) {
+    if (c->n_group > 0) {
         csn_jw_put_u64(w, "n_group", c->n_group);
         csn_jw_put_u64(w, "topk_group", c->topk_group);
     }
