@@ -51,6 +51,25 @@ static inline simde__m512i emulated_loadu512(uint64_t k, const void *p, uint64_t
     return v;
 }
 
+static inline simde__m512i emulated_mask_loadu512(simde__m512i v, uint64_t k, const void *p) {
+    for (int i = 0; i < 8; i++) {
+        if (k >> i & 1) {
+            memcpy((char *)&v + 8 * i, (const char *)p + 8 * i, 8);
+        }
+    }
+    return v;
+}
+
+/* Quarters of a, a, b, b, two bits of `which` each. */
+static inline simde__m512i emulated_shuffle_i64x2(simde__m512i a, simde__m512i b, unsigned which) {
+    simde__m512i v;
+    for (unsigned i = 0; i < 4; i++) {
+        const char *from = (const char *)(i < 2 ? &a : &b) + 16 * (which >> 2 * i & 3);
+        memcpy((char *)&v + 16 * i, from, 16);
+    }
+    return v;
+}
+
 static inline simde__m512i emulated_srai_epi32(simde__m512i a, unsigned n) {
     int32_t v[16];
     memcpy(v, &a, sizeof(v));
@@ -116,6 +135,9 @@ static inline float emulated_cvtsh_ss(uint16_t h) {
 #define _mm256_maskz_loadu_epi16(k, p) emulated_loadu_epi16(k, p)
 #define _mm512_maskz_loadu_epi8(k, p) emulated_loadu512(k, p, 1)
 #define _mm512_maskz_loadu_ps(k, p) simde_mm512_castsi512_ps(emulated_loadu512(k, p, 4))
+#define _mm512_mask_loadu_epi64(v, k, p) emulated_mask_loadu512(v, k, p)
+#undef _mm512_shuffle_i64x2
+#define _mm512_shuffle_i64x2(a, b, which) emulated_shuffle_i64x2(a, b, which)
 #undef _mm512_srai_epi32
 #undef _mm512_extractf32x8_ps
 #undef _mm512_madd_epi16 /* SIMDe gives the name to the masked form */

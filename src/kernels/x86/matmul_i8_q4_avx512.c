@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* int8 mode, q4_block, q4_tiled, q4tp and q4g (the files of ref/ say what they mean), AVX-512 with
  * VNNI. */
+#include "kernels/x86/few_q4_tiled_avx512.h"
 #include "kernels/x86/gemm_i8_avx512.h"
 #include "quant/group128.h"
 #include "quant/q4tp.h"
@@ -69,8 +70,8 @@ void csn_matmul_i8_q4_block_avx512(const csn_matrix *w, const csn_x8 *x, uint64_
 
 void csn_matmul_i8_q4_tiled_avx512(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,
                                    uint64_t y_stride, uint64_t r0, uint64_t r1) {
-    if (gemm_is_few(x, n)) {
-        csn_matmul_i8_q4_tiled_avx2(w, x, n, y, y_stride, r0, r1);
+    if (gemm_is_few(x, n) && r1 - r0 >= FEW_ROWS) {
+        few_q4_tiled(w, x, n, y, y_stride, r0, r1);
         return;
     }
     const struct q4 m = {
