@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The int8 products of q1, q1s, q1t and q2tp for AVX-512 (kernels/x86/lanes_avx512.h) on a CPU that
- * lacks it: the very files, against the plain C kernels, bit for bit. What the compiler makes of
- * them is tested by test_kernels.c where the CPU has VNNI and VBMI. */
+/* The int8 products of q1, q1s, q1t, q2tp and vbit for AVX-512 (kernels/x86/lanes_avx512.h) on a
+ * CPU that lacks it: the very files, against the plain C kernels, bit for bit. What the compiler
+ * makes of them is tested by test_kernels.c where the CPU has VNNI and VBMI. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -19,13 +19,18 @@
 #define csn_matmul_i8_q1s_avx512 emulated_q1s
 #define csn_matmul_i8_q1t_vbmi emulated_q1t
 #define csn_matmul_i8_q2tp_avx512 emulated_q2tp
+#define csn_matmul_i8_vbit_vbmi emulated_vbit
+#define csn_matmul_i8_vbit_ro_vbmi emulated_vbit_ro
 CSN_PROTO_matmul_i8(emulated_q1);
 CSN_PROTO_matmul_i8(emulated_q1s);
 CSN_PROTO_matmul_i8(emulated_q1t);
 CSN_PROTO_matmul_i8(emulated_q2tp);
+CSN_PROTO_matmul_i8(emulated_vbit);
+CSN_PROTO_matmul_i8(emulated_vbit_ro);
 #include "kernels/x86/matmul_i8_q1_avx512.c"
 #include "kernels/x86/matmul_i8_q1t_vbmi.c"
 #include "kernels/x86/matmul_i8_q2tp_avx512.c"
+#include "kernels/x86/matmul_i8_vbit_vbmi.c"
 
 static const struct kernel {
     const char *dtype;
@@ -36,6 +41,7 @@ static const struct kernel {
     {"q1s", emulated_q1s, csn_matmul_i8_q1s_ref, CSN_Q1_TILE, CSN_Q1S_OUTLIER},
     {"q1t", emulated_q1t, csn_matmul_i8_q1t_ref, CSN_Q1T_TILE, CSN_Q1T_OUTLIER},
     {"q2tp", emulated_q2tp, csn_matmul_i8_q2tp_ref, Q2TP_BYTES, 0},
+    {"vbit", emulated_vbit, csn_matmul_i8_vbit_ref, 0, 0},
 };
 
 static uint32_t seed = 1;
@@ -54,8 +60,25 @@ static void *random_bytes(uint64_t n) {
     return p;
 }
 
+static uint8_t *make_vbit(uint64_t rows, uint64_t cols, uint64_t *n) {
+    const uint64_t scales_end = rows * (1 + cols / 16);
+    uint8_t *p = random_bytes(scales_end + rows * cols);
+    *n = scales_end;
+    for (uint64_t i = rows; i < scales_end; i++) {
+        p[i] &= 0xBB;
+    }
+    for (uint64_t r = 0; r < rows; r++) {
+        p[r] = (const uint8_t[]){3, 4, 5, 6, 8}[next_byte() % 5u];
+        *n += cols / 8 * p[r];
+    }
+    return p;
+}
+
 /* A payload whose scales are finite; q1s and q1t: one outlier a row. */
 static uint8_t *make_payload(const struct kernel *k, uint64_t rows, uint64_t cols, uint64_t *n) {
+    if (k->group_bytes == 0) {
+        return make_vbit(rows, cols, n);
+    }
     const bool is_q1t = k->outlier_bytes == CSN_Q1T_OUTLIER;
     const uint64_t tiles = rows * cols / 32 * k->group_bytes;
     uint64_t at = tiles + (is_q1t ? 4 * (rows + 1) : 4);

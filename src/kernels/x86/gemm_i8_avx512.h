@@ -2,7 +2,7 @@
 /* Batched int8 product for AVX-512 with VNNI, included by a kernel file that says how to pack its
  * rows.
  *
- * A panel holds sixteen rows as unsigned bytes, code + 128 or code + 8, four columns of all rows a
+ * A panel holds sixteen rows as unsigned bytes, code + 8, 127 or 128, four columns of all rows a
  * vector. vpdpbusd multiplies it by four codes of one vector of x, which are broadcast, and adds to
  * one sum a row; sums begin at what the codes' offset leaves over. Twelve vectors of x share a
  * reading of the panel.
@@ -22,7 +22,8 @@
 #define GEMM_UNROLL _Pragma("GCC unroll 12")
 #endif
 
-enum gemm_form { GEMM_4BIT, GEMM_8BIT, GEMM_8BIT_GROUPS }; /* a scale a group, a row, a group */
+/* Codes + 8 and a scale a group; + 128, a row; + 127, which holds vbit's, a group. */
+enum gemm_form { GEMM_4BIT, GEMM_8BIT, GEMM_8BIT_GROUPS };
 
 enum {
     GEMM_ROWS = 16,
@@ -71,7 +72,9 @@ CSN_INLINE void gemm_quad(enum gemm_form form, const __m512i w[8], __m512 w_scal
         q[c] = at.q + (uint64_t)c * q_stride;
         __asm__("" : "+r"(q[c])); /* GCC 12 would keep a pointer for each load, and spill them */
         sum[c] = _mm512_set1_epi32(at.minus[(uint64_t)c * g_stride]);
-        if (form != GEMM_4BIT) { /* it is for codes + 8 */
+        if (form == GEMM_8BIT_GROUPS) { /* it is for codes + 8 */
+            sum[c] = _mm512_sub_epi32(_mm512_slli_epi32(sum[c], 4), _mm512_srai_epi32(sum[c], 3));
+        } else if (form == GEMM_8BIT) {
             sum[c] = _mm512_slli_epi32(sum[c], 4);
         }
     }
