@@ -40,7 +40,11 @@ uint64_t csn_hash64_fold_ref(const uint8_t *p, size_t n_words) {
 
 static uint64_t fold(const uint8_t *p, size_t n_words) {
 #if defined(__x86_64__)
-    if (n_words >= 32 && (csn_cpu_flags() & CSN_CPU_AVX2) != 0) {
+    const uint32_t cpu = n_words >= 32 ? csn_cpu_flags() : 0;
+    if ((cpu & CSN_CPU_VNNI512) != 0) {
+        return csn_hash64_fold_avx512(p, n_words);
+    }
+    if ((cpu & CSN_CPU_AVX2) != 0) {
         return csn_hash64_fold_avx2(p, n_words);
     }
 #endif

@@ -37,6 +37,7 @@ static inline uint64_t csn_hash64_start(uint64_t x) {
 uint64_t csn_hash64_fold_ref(const uint8_t *p, size_t n_words);
 #if defined(__x86_64__)
 uint64_t csn_hash64_fold_avx2(const uint8_t *p, size_t n_words);
+uint64_t csn_hash64_fold_avx512(const uint8_t *p, size_t n_words);
 #endif
 
 #endif

@@ -3,12 +3,13 @@
  * scales and values have to be finite.
  *
  * All of it is cut into blocks of 256 KiB, the pieces of the second digest. Threads take the next
- * few blocks in turn, read those that lie side by side through the file contract and fold them from
- * the L2 cache. A call to the kernel costs as much as the copy of many KiB, so one reads up to 512.
- * hash64 is an XOR of folds, and the digest of a piece waits in its place, so the order of blocks
- * does not matter and a single large tensor keeps all threads busy. Faults are told at the end, in
- * the order of the file's structure, each with its range of bytes. A block that cannot be read is a
- * fault of its owner.
+ * few blocks in turn, read those that lie side by side through the file contract and fold them.
+ * One read takes up to 2 MiB: a call to the kernel costs as much as the copy of many KiB, and a
+ * copy over what still lies in the L2 cache is slower by half
+ * (docs/decisions/007-what-bounds-verify.md). hash64 is an XOR of folds, and the digest of a piece
+ * waits in its place, so the order of blocks does not matter and a single large tensor keeps all
+ * threads busy. Faults are told at the end, in the order of the file's structure, each with its
+ * range of bytes. A block that cannot be read is a fault of its owner.
  */
 #include <stdatomic.h>
 
@@ -19,8 +20,8 @@
 
 enum {
     BLOCK = CSN_DIGEST_PIECE,
-    READ = 2 * BLOCK, /* at most, in one call */
-    TAKE = 4,         /* blocks that a thread takes */
+    READ = 8 * BLOCK, /* at most, in one call */
+    TAKE = 8,         /* blocks that a thread takes */
     GAP = 4096,       /* bytes between two blocks that are read along */
     STEP = 64 << 10   /* how exactly a place that cannot be read is told */
 };
@@ -41,8 +42,8 @@ struct job {
     struct item *items;
     size_t n_items;
     uint64_t n_blocks, n_bytes;
-    uint8_t **buffers; /* [n_threads] of READ bytes */
-    uint8_t *digests;  /* [n_blocks][CSN_DIGEST_BYTES]; NULL: the file stores none */
+    uint8_t *buffers; /* [n_threads][READ] */
+    uint8_t *digests; /* [n_blocks][CSN_DIGEST_BYTES]; NULL: the file stores none */
     const csn_progress *progress;
     _Atomic uint64_t next_block;
     _Atomic uint64_t done_bytes;
@@ -170,7 +171,7 @@ static void work(void *ctx, unsigned i_thread, unsigned n_threads) {
             break;
         }
         while (i < end) {
-            i += hash_blocks(j, i, end, j->buffers[i_thread]);
+            i += hash_blocks(j, i, end, j->buffers + (size_t)i_thread * READ);
         }
         if (i_thread == 0 && j->progress != NULL) { /* callbacks stay on the caller's thread */
             j->status = csn_progress_tell(j->progress, "verify", atomic_load(&j->done_bytes),
@@ -422,10 +423,7 @@ caisson_status csn_cmf_check_in_file(const csn_cmf *c, uint32_t i, caisson_error
 static caisson_status run(struct job *j, csn_pool *pool, caisson_error *err) {
     unsigned n_threads = csn_pool_n_threads(pool);
     CSN_TRY(CSN_NEW(j->n_items, &j->items, err));
-    CSN_TRY(CSN_NEW(n_threads, &j->buffers, err));
-    for (unsigned i = 0; i < n_threads; i++) {
-        CSN_TRY(csn_alloc_aligned(READ, (void **)&j->buffers[i], err));
-    }
+    CSN_TRY(csn_alloc_aligned((size_t)n_threads * READ, (void **)&j->buffers, err));
     for (size_t i = 0; i < CSN_CMF_N_SECTIONS; i++) {
         uint64_t h;
         csn_str text;
@@ -473,12 +471,7 @@ caisson_status csn_cmf_verify(csn_cmf *c, csn_pool *pool, const csn_progress *pr
             }
         }
     }
-    if (j.buffers != NULL) {
-        for (unsigned i = 0; i < csn_pool_n_threads(pool); i++) {
-            csn_free_aligned(j.buffers[i]);
-        }
-    }
-    csn_free(j.buffers);
+    csn_free_aligned(j.buffers);
     csn_free(j.digests);
     csn_free(j.items);
     return status;

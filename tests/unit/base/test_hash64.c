@@ -104,8 +104,8 @@ static uint32_t next_random(void) {
 }
 
 /* Every length up to two rounds of any loop, then random lengths, at every alignment; with the
- * CPU's best instructions and in plain C. The block ends where the bytes end: the sanitizers see a
- * read past it. */
+ * CPU's best instructions, with AVX2 at most and in plain C. The block ends where the bytes end:
+ * the sanitizers see a read past it. */
 static void any_length_and_alignment(void **state) {
     (void)state;
     print_message("seed %u\n", seed);
@@ -122,6 +122,8 @@ static void any_length_and_alignment(void **state) {
         uint64_t want = by_definition(p, n);
         assert_true(csn_hash64(p, n) == want);
         uint32_t flags = csn_cpu_flags();
+        csn_cpu_mask(CSN_CPU_FMA | CSN_CPU_AVX2);
+        assert_true(csn_hash64(p, n) == want);
         csn_cpu_mask(0);
         assert_true(csn_hash64(p, n) == want);
         csn_cpu_mask(flags);
@@ -130,10 +132,9 @@ static void any_length_and_alignment(void **state) {
 }
 
 #if defined(__x86_64__)
-static void avx2_folds_as_plain_c(void **state) {
-    (void)state;
-    if ((csn_cpu_flags() & CSN_CPU_AVX2) == 0) {
-        print_message("no AVX2 here\n");
+static void fold_as_plain_c(uint32_t needed, uint64_t (*fold)(const uint8_t *p, size_t n_words)) {
+    if ((csn_cpu_flags() & needed) == 0) {
+        print_message("this CPU cannot\n");
         skip();
     }
     enum { WORDS = 300 };
@@ -147,9 +148,18 @@ static void avx2_folds_as_plain_c(void **state) {
         for (size_t i = 0; i < n; i += 1 + next_random() % 8) {
             memcpy(bytes + n % 8 + 8 * i, &special[next_random() % 6], 8);
         }
-        assert_true(csn_hash64_fold_avx2(bytes + n % 8, n) ==
-                    csn_hash64_fold_ref(bytes + n % 8, n));
+        assert_true(fold(bytes + n % 8, n) == csn_hash64_fold_ref(bytes + n % 8, n));
     }
+}
+
+static void avx2_folds_as_plain_c(void **state) {
+    (void)state;
+    fold_as_plain_c(CSN_CPU_AVX2, csn_hash64_fold_avx2);
+}
+
+static void avx512_folds_as_plain_c(void **state) {
+    (void)state;
+    fold_as_plain_c(CSN_CPU_VNNI512, csn_hash64_fold_avx512);
 }
 #endif
 
@@ -181,6 +191,7 @@ int main(void) {
         {"any length and alignment (CMF 8)", any_length_and_alignment, NULL, NULL, NULL},
 #if defined(__x86_64__)
         cmocka_unit_test(avx2_folds_as_plain_c),
+        cmocka_unit_test(avx512_folds_as_plain_c),
 #endif
         cmocka_unit_test(salts_add_up),
         cmocka_unit_test(empty_is_zero),
