@@ -8,15 +8,17 @@ uint16_t csn_nibbles_encode(const float *x, uint64_t n, csn_encoder encoder, uin
     float code[CSN_GROUP];
     uint16_t h;
     memcpy(padded, x, (size_t)n * sizeof(float));
-    float s = csn_scale_rule(csn_absmax(padded, CSN_GROUP) / 7.0f, &h);
+    float s = csn_scale_rule(csn_row_absmax(padded, CSN_GROUP) / 7.0f, &h);
     (void)csn_codes_measure(padded, csn_nibble_codes, s, code);
     if (encoder == CSN_ENCODER_SEARCH) {
         csn_codes_search(padded, csn_nibble_codes, &h, code);
     }
+    uint8_t nibble[CSN_GROUP];
+    for (unsigned k = 0; k < CSN_GROUP; k++) {
+        nibble[k] = (uint8_t)((int)code[k] + 8);
+    }
     for (unsigned k = 0; k < 16; k++) {
-        unsigned low = (unsigned)(code[2 * k] + 8.0f);
-        unsigned high = (unsigned)(code[2 * k + 1] + 8.0f);
-        out[k] = (uint8_t)(low | high << 4);
+        out[k] = (uint8_t)(nibble[2 * k] | nibble[2 * k + 1] << 4);
     }
     return h;
 }

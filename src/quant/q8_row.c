@@ -32,12 +32,10 @@ static void encode_rows(csn_encode_job *job, uint64_t u0, uint64_t u1) {
         const float *x = job->x + r * job->cols;
         int8_t *q = (int8_t *)job->out + r * job->cols;
         uint16_t h;
-        float s = csn_scale_rule(csn_absmax(x, job->cols) / 127.0f, &h);
+        float s = csn_scale_rule(csn_row_absmax(x, job->cols) / 127.0f, &h);
         csn_note_inf(job, h);
         csn_store16(job->out + job->n + 2 * r, h);
-        for (uint64_t i = 0; i < job->cols; i++) {
-            q[i] = (int8_t)csn_round_even(csn_clamp(x[i] / s, -128.0f, 127.0f));
-        }
+        csn_row_to_bytes(x, job->cols, s, q);
     }
 }
 

@@ -148,6 +148,10 @@ float csn_codes_error(const float x[CSN_GROUP], csn_codes c, float s);
 /* Replaces a scale h and its codes where another has a smaller error; it may be negative. */
 void csn_codes_search(const float x[CSN_GROUP], csn_codes c, uint16_t *h, float code[CSN_GROUP]);
 
+/* The largest magnitude, and round(x / s) from -128 to 127 (scale_search.c as well). */
+float csn_row_absmax(const float *x, uint64_t n);
+void csn_row_to_bytes(const float *x, uint64_t n, float s, int8_t *ret);
+
 /* 32 weights as 16 bytes: element 2k in the low nibble of byte k, 2k + 1 in the high one, offset
  * 8. Missing elements (n < 32) become code 8, zero. Returns the f16 scale, which may be negative;
  * infinite when the weights are too large for it (nibbles.c). */
