@@ -2,10 +2,12 @@
 /* Products with vector-quantised experts: GB/s of indices that stream from memory beside the rate
  * of plain reads, and microseconds of a table.
  *
- *   bench_vq [--mb 256] [--seconds 0.5] [--threads 1] [--rows 0] [--cols 0]
+ *   bench_vq [--mb 256] [--seconds 0.5] [--threads 1] [--rows 0] [--cols 0] [--form -1] [--n 0]
+ *            [--direct 0]
  *
  * Shapes: gate of Kimi K3 (3072 x 3584) and of Kimi-Linear (1024 x 2304), or the one that is asked
- * for. gb_per_s counts the bytes of indices once, whatever the number of vectors; each thread has
+ * for, with --direct 1 without tables; of the five forms, from 0 on, and of the numbers of vectors,
+ * too. gb_per_s counts the bytes of indices once, whatever the number of vectors; each thread has
  * matrices of its own. */
 #include "bench.h"
 
@@ -36,6 +38,7 @@ struct work {
     void *tables[MAX_N];
     float *y; /* [threads][MAX_N][rows] */
     uint64_t n;
+    bool is_direct;
     volatile uint64_t sink;
 };
 
@@ -57,9 +60,17 @@ static void apply(void *ctx, unsigned i_thread, unsigned n_threads) {
     csn_vq_matrix m = w->m;
     float *y = w->y + i_thread * MAX_N * (uint64_t)m.rows;
     (void)n_threads;
+    const float *x[MAX_N];
+    for (uint64_t i = 0; i < MAX_N; i++) {
+        x[i] = w->x + i * m.cols;
+    }
     m.index = w->index + i_thread * w->n_bytes;
     for (uint64_t k = 0; k < w->n_bytes / bytes; k++, m.index += bytes) {
-        w->kernel.apply(&m, (const void *const *)w->tables, w->n, y, m.rows, 0, m.rows);
+        if (w->is_direct) {
+            w->kernel.direct(&m, x, w->n, y, m.rows, 0, m.rows);
+        } else {
+            w->kernel.apply(&m, (const void *const *)w->tables, w->n, y, m.rows, 0, m.rows);
+        }
     }
 }
 
@@ -71,7 +82,9 @@ static void table(void *ctx, unsigned i_thread, unsigned n_threads) {
     }
 }
 
-static void bench_form(const struct form *f, struct work *w, csn_pool *pool, double seconds) {
+/* asked_n: 0 for all batches. */
+static void bench_form(const struct form *f, struct work *w, csn_pool *pool, double seconds,
+                       uint64_t asked_n) {
     w->books.stages = f->stages;
     w->books.entries = f->entries;
     w->books.is_packed = f->is_packed;
@@ -79,7 +92,7 @@ static void bench_form(const struct form *f, struct work *w, csn_pool *pool, dou
     const uint64_t table_bytes = w->kernel.table_nbytes(&w->books, w->m.cols);
     for (int i = 0; i < MAX_N; i++) {
         if (w->tables[i] == NULL) {
-            w->tables[i] = bench_alloc(table_bytes); /* the first form's are the largest */
+            w->tables[i] = bench_alloc(table_bytes); /* the first form that runs has the largest */
         }
         w->kernel.table(&w->books, w->x + (uint64_t)i * w->m.cols, w->m.cols, 0,
                         w->m.cols / CSN_VQ_DIM, w->tables[i]);
@@ -91,6 +104,9 @@ static void bench_form(const struct form *f, struct work *w, csn_pool *pool, dou
     const unsigned threads = csn_pool_n_threads(pool);
     const double bytes = (double)(w->n_bytes / matrix_bytes(w) * matrix_bytes(w)) * threads;
     for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]); i++) {
+        if (asked_n != 0 && asked_n != batches[i]) {
+            continue;
+        }
         w->n = batches[i];
         t = bench_run(pool, apply, w, seconds);
         printf(",\n  {\"form\":\"%s\",\"rows\":%u,\"cols\":%u,\"n\":%llu,\"gb_per_s\":%.2f,"
@@ -106,6 +122,8 @@ int main(int argc, char **argv) {
     uint64_t n_bytes = (uint64_t)bench_arg(argc, argv, "--mb", 256) << 20;
     const double seconds = bench_arg(argc, argv, "--seconds", 0.5);
     const unsigned threads = (unsigned)bench_arg(argc, argv, "--threads", 1);
+    const int form = (int)bench_arg(argc, argv, "--form", -1);
+    const uint64_t n = (uint64_t)bench_arg(argc, argv, "--n", 0);
     const uint32_t asked[2] = {(uint32_t)bench_arg(argc, argv, "--rows", 0),
                                (uint32_t)bench_arg(argc, argv, "--cols", 0)};
     const uint32_t shapes[][2] = {{3072, 3584}, {1024, 2304}};
@@ -129,6 +147,7 @@ int main(int argc, char **argv) {
     w.n_bytes = n_bytes;
     w.books.entry = w.books.column = entry; /* any order will do */
     w.m.books = &w.books;
+    w.is_direct = bench_arg(argc, argv, "--direct", 0) != 0;
     w.m.block = CSN_VQ_BLOCK;
     bench_time t = bench_run(pool, read_all, &w, seconds);
     printf("{\"vq\":[\n  {\"read_gb_per_s\":%.2f,\"median\":%.2f,\"threads\":%u}",
@@ -146,7 +165,9 @@ int main(int argc, char **argv) {
         w.y = bench_alloc((uint64_t)threads * MAX_N * w.m.rows * sizeof(float));
         memset(w.tables, 0, sizeof(w.tables));
         for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-            bench_form(&forms[i], &w, pool, seconds);
+            if ((form < 0 || form == (int)i) && !(w.is_direct && forms[i].is_int8)) {
+                bench_form(&forms[i], &w, pool, seconds, n);
+            }
         }
     }
     printf("]}\n");
