@@ -24,10 +24,11 @@ extern const csn_encode_loops csn_encode_loops_avx2;
  * take 0.04 % more off the error. */
 enum { N_STEPS = 9, N_TARGETS = 2 * N_STEPS, N_REFINE = 2 };
 
-/* x rounded half to even and clamped, |x| < 2^22. On integers, because compilers do not
- * turn float comparisons into vector code: the sum's lowest bits are the rounded value. */
+/* x rounded half to even and clamped, |x| < 2^22; beyond, some code: f16 has no scale for such a
+ * tensor, and nobody keeps it. On integers, because compilers do not turn float comparisons into
+ * vector code: the sum's lowest bits are the rounded value. */
 static inline int whole_code_of(float x, csn_codes c) {
-    int q = (int)csn_f32_bits(x + 12582912.0f) - 0x4b400000;
+    int q = (int)(csn_f32_bits(x + 12582912.0f) - 0x4b400000u);
     q = q < c.lo ? c.lo : q;
     return q > c.hi ? c.hi : q;
 }

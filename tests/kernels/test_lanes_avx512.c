@@ -13,6 +13,7 @@
 #include "support/simde_avx512.h"
 
 #ifdef HAVE_SIMDE
+#include "base/cpu.h"
 #include "kernels/types.h"
 
 #define csn_matmul_i8_q1_avx512 emulated_q1
@@ -138,6 +139,9 @@ static void check(const struct kernel *k, uint64_t rows, uint64_t cols, uint64_t
 
 static void equals_ref(void **state) {
     (void)state;
+    if ((csn_cpu_flags() & CSN_CPU_AVX2) == 0) {
+        skip(); /* vbit with few vectors goes on to that kernel */
+    }
     for (size_t k = 0; k < sizeof(kernels) / sizeof(kernels[0]); k++) {
         for (uint64_t groups = 1; groups <= 34; groups++) { /* up to two whole steps and a rest */
             check(&kernels[k], 5 + groups % 4, 32 * groups, 1 + groups % 3, groups % 2);

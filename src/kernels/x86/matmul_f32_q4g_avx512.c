@@ -73,11 +73,20 @@ CSN_INLINE void add_half(struct rows *rows, int nr, uint64_t at, const __m512 *p
     }
 }
 
-/* Adds n columns of one group, whose codes begin at `at`. */
+/* Adds one group, whose codes begin at `at`. */
 CSN_INLINE void add_group(struct rows *rows, int nr, uint64_t at, const __m512 *products,
-                          const float *x, uint64_t n) {
-    uint64_t c = 0;
+                          const float *x) {
     CSN_UNROLL
+    for (uint64_t c = 0; c < CSN_GROUP128; c += 32) {
+        add_half(rows, nr, at + c / 2, products, x + c, 0, 0xFFFF);
+        add_half(rows, nr, at + c / 2, products, x + c, 1, 0xFFFF);
+    }
+}
+
+/* Adds the n columns of a group that is not whole. */
+CSN_INLINE void add_columns(struct rows *rows, int nr, uint64_t at, const __m512 *products,
+                            const float *x, uint64_t n) {
+    uint64_t c = 0;
     for (; c + 32 <= n; c += 32, at += 16) {
         add_half(rows, nr, at, products, x + c, 0, 0xFFFF);
         add_half(rows, nr, at, products, x + c, 1, 0xFFFF);
@@ -116,9 +125,9 @@ CSN_INLINE void few_rows(const csn_matrix *w, uint64_t r, uint64_t apart, int nr
         }
         const uint64_t c = g * CSN_GROUP128;
         if (w->cols - c >= CSN_GROUP128) {
-            add_group(&rows, nr, g * GROUP, products, x + c, CSN_GROUP128);
+            add_group(&rows, nr, g * GROUP, products, x + c);
         } else {
-            add_group(&rows, nr, g * GROUP, products, x + c, w->cols - c);
+            add_columns(&rows, nr, g * GROUP, products, x + c, w->cols - c);
         }
     }
     CSN_UNROLL

@@ -221,6 +221,27 @@ static void same_bytes_without_vectors(void **state) {
     free(x);
 }
 
+/* A conversion keeps such a tensor in f32, after its encoder has seen it. */
+static void values_beyond_every_scale_are_survived(void **state) {
+    (void)state;
+    static const char *const all[] = {"q8_row", "q8_2f", "q4_block", "q4_tiled", "q4tp",
+                                      "vbit",   "q1",    "q1s",      "q1t"};
+    csn_shape s = {2, {2, COLS}};
+    float x[2 * COLS];
+    for (int p = 16; p < 128; p++) {
+        for (int i = 0; i < 2 * COLS; i++) {
+            x[i] = ldexpf(i % 3 == 0 ? -1.7f : 1.3f, i % 2 == 0 ? p : 128 - p);
+        }
+        for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
+            csn_buf bytes = CSN_BUF_INIT(1 << 20);
+            caisson_error err;
+            (void)csn_dtype_by_name(csn_str_from(all[k]))
+                ->encode(x, &s, &(csn_encode_options){0}, NULL, &bytes, &err);
+            csn_buf_free(&bytes);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(never_worse_than_the_reference),
@@ -229,6 +250,7 @@ int main(void) {
         cmocka_unit_test(scales_may_be_negative),
         cmocka_unit_test(same_bytes_everywhere),
         cmocka_unit_test(same_bytes_without_vectors),
+        cmocka_unit_test(values_beyond_every_scale_are_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
