@@ -28,18 +28,18 @@ static const uint8_t fifth[256] = {OF_256(TOP)};
 
 /* Where the seven bytes of eight tiles lie in the 128 bytes from the first on; behind each seven, a
  * byte that meets zeros of x. */
-#define OF_TILE(i) i + 2, i + 3, i + 4, i + 5, i + 6, i + 7, i + 8, 0
+#define OF_TILE(i) (i) + 2, (i) + 3, (i) + 4, (i) + 5, (i) + 6, (i) + 7, (i) + 8, 0
 static const uint8_t first_tiles[64] = {OF_TILE(0),  OF_TILE(9),  OF_TILE(18), OF_TILE(27),
                                         OF_TILE(36), OF_TILE(45), OF_TILE(54), OF_TILE(63)};
 /* Of the next eight, in 64 bytes from byte 64 on and 64 from byte 80 on. */
 #define LATER(i) ((i) < 128 ? (i)-64 : 64 + (i)-80)
 #define OF_LATER(i)                                                                                \
-    LATER(i + 2), LATER(i + 3), LATER(i + 4), LATER(i + 5), LATER(i + 6), LATER(i + 7),            \
-        LATER(i + 8), 0
+    LATER((i) + 2), LATER((i) + 3), LATER((i) + 4), LATER((i) + 5), LATER((i) + 6),                \
+        LATER((i) + 7), LATER((i) + 8), 0
 static const uint8_t last_tiles[64] = {OF_LATER(72),  OF_LATER(81),  OF_LATER(90),  OF_LATER(99),
                                        OF_LATER(108), OF_LATER(117), OF_LATER(126), OF_LATER(135)};
 /* The scales of the first 15. */
-#define OF_SCALE(i) i, i + 1
+#define OF_SCALE(i) (i), (i) + 1
 static const uint8_t scales[64] = {OF_SCALE(0),   OF_SCALE(9),   OF_SCALE(18), OF_SCALE(27),
                                    OF_SCALE(36),  OF_SCALE(45),  OF_SCALE(54), OF_SCALE(63),
                                    OF_SCALE(72),  OF_SCALE(81),  OF_SCALE(90), OF_SCALE(99),
