@@ -21,6 +21,10 @@
 #include <simde/x86/f16c.h>
 #include <simde/x86/fma.h>
 
+/* SIMDe's own wants a literal: a counter of a loop that is unrolled is none for clang at -O0. */
+#undef _mm512_srli_epi16
+#define _mm512_srli_epi16(a, n) simde_mm512_srl_epi16(a, simde_mm_cvtsi32_si128((int)(n)))
+
 static inline simde__m256i emulated_loadu_epi8(__mmask32 k, const void *p) {
     simde__m256i v = simde_mm256_setzero_si256();
     for (int i = 0; i < 32; i++) {
