@@ -8,28 +8,15 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <stdlib.h>
-
 #include "support/simde_avx512.h"
 
 #ifdef HAVE_SIMDE
 #include "kernels/types.h"
+#include "support/random_bytes.h"
 
 #define csn_matmul_f32_q4g_avx512 emulated
 CSN_PROTO_matmul_f32(emulated);
 #include "kernels/x86/matmul_f32_q4g_avx512.c"
-
-static uint32_t seed = 1;
-
-static void *random_bytes(uint64_t n) {
-    uint8_t *p = aligned_alloc(64, (size_t)(n + 63) / 64 * 64);
-    assert_non_null(p);
-    for (uint64_t i = 0; i < n; i++) {
-        seed = seed * 1664525 + 1013904223;
-        p[i] = (uint8_t)(seed >> 24) & 0xBB; /* no f16 or f32 that is infinite or no number */
-    }
-    return p;
-}
 
 static void check(uint64_t rows, uint64_t cols, uint64_t n, uint64_t r0, uint64_t r1) {
     caisson_error err;
@@ -37,10 +24,11 @@ static void check(uint64_t rows, uint64_t cols, uint64_t n, uint64_t r0, uint64_
     const csn_shape shape = {2, {rows, cols}};
     uint64_t nbytes;
     assert_int_equal(d->nbytes(&shape, &nbytes, &err), CAISSON_OK);
-    uint8_t *bytes = random_bytes(nbytes);
+    uint8_t *bytes = random_finite(nbytes);
     csn_matrix w = csn_matrix_make(d, &shape, bytes, nbytes);
-    float *x = random_bytes(n * cols * sizeof(float));
-    float *y[2] = {random_bytes(n * rows * sizeof(float)), random_bytes(n * rows * sizeof(float))};
+    float *x = random_finite(n * cols * sizeof(float));
+    float *y[2] = {random_finite(n * rows * sizeof(float)),
+                   random_finite(n * rows * sizeof(float))};
     memcpy(y[0], y[1], n * rows * sizeof(float));
     csn_matmul_f32_any_ref(&w, x, cols, n, y[0], rows, r0, r1);
     emulated(&w, x, cols, n, y[1], rows, r0, r1);

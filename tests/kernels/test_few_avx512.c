@@ -8,30 +8,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <stdlib.h>
-
 #include "support/simde_avx512.h"
 
 #ifdef HAVE_SIMDE
 #include "kernels/types.h"
+#include "support/random_bytes.h"
 
 #include "kernels/x86/few_q4_tiled_avx512.h"
-
-static uint32_t seed = 1;
-
-static uint8_t next_byte(void) {
-    seed = seed * 1664525 + 1013904223;
-    return (uint8_t)(seed >> 24);
-}
-
-static void *random_bytes(uint64_t n) {
-    uint8_t *p = aligned_alloc(64, (size_t)(n + 63) / 64 * 64);
-    assert_non_null(p);
-    for (uint64_t i = 0; i < n; i++) {
-        p[i] = next_byte();
-    }
-    return p;
-}
 
 static void check(uint64_t rows, uint64_t n_groups, uint64_t n, uint64_t r0) {
     const uint64_t cols = 32 * n_groups;

@@ -8,12 +8,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <stdlib.h>
-
 #include "support/simde_avx512.h"
 
 #ifdef HAVE_SIMDE
 #include "kernels/types.h"
+#include "support/random_bytes.h"
 
 #define csn_matmul_i8_q8_row_avx512 emulated_q8_row
 #define csn_matmul_i8_q8_2f_avx512 emulated_q8_2f
@@ -47,49 +46,34 @@ static const struct {
     {"q4g", emulated_q4g, csn_matmul_i8_q4g_ref},
 };
 
-static uint32_t seed = 1;
-
-static uint8_t next_byte(void) {
-    seed = seed * 1664525 + 1013904223;
-    return (uint8_t)(seed >> 24);
-}
-
-static void *random_bytes(uint64_t n) {
-    uint8_t *p = aligned_alloc(64, (size_t)(n + 63) / 64 * 64);
-    assert_non_null(p);
-    for (uint64_t i = 0; i < n; i++) {
-        p[i] = next_byte() & 0xBB; /* no f16 that is infinite or no number */
-    }
-    return p;
-}
-
 static void check(size_t k, uint64_t rows, uint64_t cols, uint64_t n, uint64_t r0) {
     caisson_error err;
     const csn_dtype *d = csn_dtype_by_name(csn_str_from(kernels[k].dtype));
     const csn_shape shape = {2, {rows, cols}};
     uint64_t nbytes;
     assert_int_equal(d->nbytes(&shape, &nbytes, &err), CAISSON_OK);
-    uint8_t *bytes = random_bytes(nbytes);
+    uint8_t *bytes = random_finite(nbytes);
     csn_matrix w = csn_matrix_make(d, &shape, bytes, nbytes);
     void *unpacked = NULL;
     if (d->unpack != NULL) {
-        unpacked = random_bytes(d->unpacked_nbytes(&w));
+        unpacked = random_finite(d->unpacked_nbytes(&w));
         d->unpack(&w, unpacked);
         w.unpacked = unpacked;
     }
-    float *x = random_bytes(n * cols * sizeof(float));
+    float *x = random_finite(n * cols * sizeof(float));
     for (uint64_t i = 0; i < n * cols; i++) {
         x[i] = (float)((int)next_byte() - 128) * 0.125f;
     }
     uint64_t x8_nbytes;
     assert_true(csn_x8_nbytes(n, cols, &x8_nbytes));
-    void *buf = random_bytes(x8_nbytes);
+    void *buf = random_finite(x8_nbytes);
     const csn_x8 x8 = csn_x8_make(buf, n, cols);
     for (uint64_t t = 0; t < n; t++) {
         csn_take_exact_any_ref(x + t * cols, &x8, t);
     }
     csn_quantise_x8_any_ref(x, cols, &x8, 0, n);
-    float *y[2] = {random_bytes(n * rows * sizeof(float)), random_bytes(n * rows * sizeof(float))};
+    float *y[2] = {random_finite(n * rows * sizeof(float)),
+                   random_finite(n * rows * sizeof(float))};
     memcpy(y[0], y[1], n * rows * sizeof(float));
     kernels[k].ref(&w, &x8, n, y[0], rows, r0, rows);
     kernels[k].fn(&w, &x8, n, y[1], rows, r0, rows);

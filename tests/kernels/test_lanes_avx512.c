@@ -8,13 +8,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <stdlib.h>
-
 #include "support/simde_avx512.h"
 
 #ifdef HAVE_SIMDE
 #include "base/cpu.h"
 #include "kernels/types.h"
+#include "support/random_bytes.h"
 
 #define csn_matmul_i8_q1_avx512 emulated_q1
 #define csn_matmul_i8_q1s_avx512 emulated_q1s
@@ -44,22 +43,6 @@ static const struct kernel {
     {"q2tp", emulated_q2tp, csn_matmul_i8_q2tp_ref, Q2TP_BYTES, 0},
     {"vbit", emulated_vbit, csn_matmul_i8_vbit_ref, 0, 0},
 };
-
-static uint32_t seed = 1;
-
-static uint8_t next_byte(void) {
-    seed = seed * 1664525 + 1013904223;
-    return (uint8_t)(seed >> 24);
-}
-
-static void *random_bytes(uint64_t n) {
-    uint8_t *p = aligned_alloc(64, (size_t)(n + 63) / 64 * 64);
-    assert_non_null(p);
-    for (uint64_t i = 0; i < n; i++) {
-        p[i] = next_byte();
-    }
-    return p;
-}
 
 static uint8_t *make_vbit(uint64_t rows, uint64_t cols, uint64_t *n) {
     const uint64_t scales_end = rows * (1 + cols / 16);

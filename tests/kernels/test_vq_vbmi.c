@@ -8,34 +8,17 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <stdlib.h>
-
 #include "support/simde_avx512.h"
 
 #ifdef HAVE_SIMDE
 #include "kernels/types.h"
+#include "support/random_bytes.h"
 
 #define csn_vq_apply_i8_packed_vbmi emulated_packed
 #define csn_vq_apply_i8_bytes_vbmi emulated_bytes
 CSN_PROTO_vq_apply(emulated_packed);
 CSN_PROTO_vq_apply(emulated_bytes);
 #include "kernels/x86/vq_apply_i8_vbmi.c"
-
-static uint32_t seed = 1;
-
-static uint8_t next_byte(void) {
-    seed = seed * 1664525 + 1013904223;
-    return (uint8_t)(seed >> 24);
-}
-
-static uint8_t *random_bytes(uint64_t n) {
-    uint8_t *p = aligned_alloc(64, (size_t)(n + 63) / 64 * 64);
-    assert_non_null(p);
-    for (uint64_t i = 0; i < n; i++) {
-        p[i] = next_byte();
-    }
-    return p;
-}
 
 enum { N = 17 }; /* one more than meet the indices of a span at once */
 
