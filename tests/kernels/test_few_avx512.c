@@ -13,6 +13,7 @@
 #ifdef HAVE_SIMDE
 #include "kernels/types.h"
 #include "support/random_bytes.h"
+#include "support/emulated_i8.h"
 
 #include "kernels/x86/few_q4_tiled_avx512.h"
 
@@ -23,25 +24,8 @@ static void check(uint64_t rows, uint64_t n_groups, uint64_t n, uint64_t r0) {
         bytes[g * TILE_BYTES + 1] &= 0xBB; /* finite */
     }
     const csn_matrix w = {.data = bytes, .rows = rows, .cols = cols};
-    float *x = random_bytes(n * cols * sizeof(float));
-    for (uint64_t i = 0; i < n * cols; i++) {
-        x[i] = (float)((int)next_byte() - 128) * 0.125f;
-    }
-    uint64_t x8_nbytes;
-    assert_true(csn_x8_nbytes(n, cols, &x8_nbytes));
-    void *buf = random_bytes(x8_nbytes);
-    const csn_x8 x8 = csn_x8_make(buf, n, cols);
-    csn_quantise_x8_any_ref(x, cols, &x8, 0, n);
-    float *y[2] = {random_bytes(n * rows * sizeof(float)), random_bytes(n * rows * sizeof(float))};
-    memcpy(y[0], y[1], n * rows * sizeof(float));
-    csn_matmul_i8_q4_tiled_ref(&w, &x8, n, y[0], rows, r0, rows);
-    few_q4_tiled(&w, &x8, n, y[1], rows, r0, rows);
-    assert_memory_equal(y[0], y[1], n * rows * sizeof(float));
+    same_product(&w, few_q4_tiled, csn_matmul_i8_q4_tiled_ref, n, r0);
     free(bytes);
-    free(x);
-    free(buf);
-    free(y[0]);
-    free(y[1]);
 }
 
 static void equals_ref(void **state) {

@@ -13,6 +13,7 @@
 #ifdef HAVE_SIMDE
 #include "kernels/types.h"
 #include "support/random_bytes.h"
+#include "support/emulated_i8.h"
 
 #define csn_matmul_i8_q8_row_avx512 emulated_q8_row
 #define csn_matmul_i8_q8_2f_avx512 emulated_q8_2f
@@ -53,37 +54,9 @@ static void check(size_t k, uint64_t rows, uint64_t cols, uint64_t n, uint64_t r
     uint64_t nbytes;
     assert_int_equal(d->nbytes(&shape, &nbytes, &err), CAISSON_OK);
     uint8_t *bytes = random_finite(nbytes);
-    csn_matrix w = csn_matrix_make(d, &shape, bytes, nbytes);
-    void *unpacked = NULL;
-    if (d->unpack != NULL) {
-        unpacked = random_finite(d->unpacked_nbytes(&w));
-        d->unpack(&w, unpacked);
-        w.unpacked = unpacked;
-    }
-    float *x = random_finite(n * cols * sizeof(float));
-    for (uint64_t i = 0; i < n * cols; i++) {
-        x[i] = (float)((int)next_byte() - 128) * 0.125f;
-    }
-    uint64_t x8_nbytes;
-    assert_true(csn_x8_nbytes(n, cols, &x8_nbytes));
-    void *buf = random_finite(x8_nbytes);
-    const csn_x8 x8 = csn_x8_make(buf, n, cols);
-    for (uint64_t t = 0; t < n; t++) {
-        csn_take_exact_any_ref(x + t * cols, &x8, t);
-    }
-    csn_quantise_x8_any_ref(x, cols, &x8, 0, n);
-    float *y[2] = {random_finite(n * rows * sizeof(float)),
-                   random_finite(n * rows * sizeof(float))};
-    memcpy(y[0], y[1], n * rows * sizeof(float));
-    kernels[k].ref(&w, &x8, n, y[0], rows, r0, rows);
-    kernels[k].fn(&w, &x8, n, y[1], rows, r0, rows);
-    assert_memory_equal(y[0], y[1], n * rows * sizeof(float));
+    same_product_unpacked(csn_matrix_make(d, &shape, bytes, nbytes), kernels[k].fn, kernels[k].ref,
+                          n, r0);
     free(bytes);
-    free(unpacked);
-    free(x);
-    free(buf);
-    free(y[0]);
-    free(y[1]);
 }
 
 static void equals_ref(void **state) {

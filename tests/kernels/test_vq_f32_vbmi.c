@@ -7,12 +7,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <stdlib.h>
-
 #include "support/simde_avx512.h"
 
 #ifdef HAVE_SIMDE
 #include "kernels/types.h"
+#include "support/random_bytes.h"
 
 #define csn_vq_apply_f32_any_vbmi emulated_apply
 #define csn_vq_direct_f32_any_vbmi emulated_direct
@@ -23,24 +22,12 @@ CSN_PROTO_vq_apply(emulated_apply);
 CSN_PROTO_vq_direct_f32(emulated_direct);
 #include "kernels/x86/vq_apply_f32_vbmi.c"
 
-static uint32_t seed = 1;
-
 static float *random_floats(uint64_t n) {
     float *p = aligned_alloc(64, (size_t)(n * sizeof(float) + 63) / 64 * 64);
     assert_non_null(p);
     for (uint64_t i = 0; i < n; i++) {
-        seed = seed * 1664525 + 1013904223;
+        (void)next_byte();
         p[i] = (float)(int32_t)seed * 0x1p-31f;
-    }
-    return p;
-}
-
-static uint8_t *random_bytes(uint64_t n) {
-    uint8_t *p = malloc((size_t)n);
-    assert_non_null(p);
-    for (uint64_t i = 0; i < n; i++) {
-        seed = seed * 1664525 + 1013904223;
-        p[i] = (uint8_t)(seed >> 24);
     }
     return p;
 }
