@@ -28,6 +28,7 @@ static int print_json(const cli_args *args, const caisson_memory_plan *p) {
     csn_jw_put_u64(&w, "limit_bytes", p->limit_bytes);
     csn_jw_put_str(&w, "limit_by", csn_str_from(p->limit_by));
     csn_jw_put_u64(&w, "budget_bytes", p->budget_bytes);
+    csn_jw_put_bool(&w, "fits", p->fits);
     csn_jw_put_u64(&w, "cache_bytes", p->cache_bytes);
     csn_jw_put_u64(&w, "trunk_bytes", p->trunk_bytes);
     csn_jw_put_u64(&w, "mask_bytes", p->mask_bytes);
@@ -71,9 +72,8 @@ static void print_text(const caisson_memory_plan *p) {
         print_bytes("embedding", p->table_bytes, "read row by row; of a .cmf only with --budget");
     }
     print_bytes("limit", p->limit_bytes, p->limit_by);
-    uint64_t takes = p->budget_bytes < p->resident_bytes ? p->budget_bytes : p->resident_bytes;
     print_bytes("budget", p->budget_bytes,
-                takes > p->limit_bytes ? "more than the limit: it does not run here" : "");
+                p->fits ? "" : "more than the limit: it does not run here");
     if (has_trunk) {
         print_bytes("kept of layers", p->trunk_bytes, "head included");
         print_bytes("read for each token", p->read_trunk_bytes_per_token, "of layers and head");
@@ -159,7 +159,8 @@ const cli_command cli_cmd_plan = {
         "\"min_cache_bytes\":N, \"min_trunk_bytes\":N, \"floor_bytes\":N (the sum of these six), "
         "\"resident_bytes\":N, \"table_bytes\":N (an embedding that is read row by row; a run of "
         "a .cmf without --budget keeps it in memory besides), "
-        "\"limit_bytes\":N, \"limit_by\":S, \"budget_bytes\":N, \"cache_bytes\":N, "
+        "\"limit_bytes\":N, \"limit_by\":S, \"budget_bytes\":N, "
+        "\"fits\":B (what is taken of the budget is within the limit), \"cache_bytes\":N, "
         "\"trunk_bytes\":N, \"mask_bytes\":N, \"bytes_per_token\":N, \"read_bytes_per_token\":N, "
         "\"read_trunk_bytes_per_token\":N, \"disk_bytes_per_s\":N (0: not "
         "measured), \"tokens_per_s\":X or null (nothing is read, or not measured)}.",

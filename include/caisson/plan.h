@@ -37,6 +37,8 @@ typedef struct caisson_memory_plan {
     uint64_t limit_bytes;    /* of this process: machine, control groups, own limits */
     const char *limit_by;    /* which of them; static */
     uint64_t budget_bytes;   /* as asked for, or chosen: at most 3/4 of the limit, or the floor */
+    bool fits;               /* what is taken of it (resident_bytes at most) is within the limit;
+                                else caisson_model_open refuses it */
     uint64_t cache_bytes;    /* of it for routed experts */
     uint64_t trunk_bytes;    /* of it for layers and head, when these are streamed */
     uint64_t mask_bytes;     /* of it for copies of what a task mask leaves of the weights, which a

@@ -192,9 +192,13 @@ uint64_t csn_memplan_choose(const csn_memplan *p, uint64_t limit) {
     return budget > p->floor_bytes ? budget : p->floor_bytes;
 }
 
+uint64_t csn_memplan_takes(const csn_memplan *p, uint64_t budget) {
+    return budget < p->resident_bytes ? budget : p->resident_bytes;
+}
+
 caisson_status csn_memplan_fits(const csn_memplan *p, uint64_t budget, uint64_t limit,
                                 caisson_error *err) {
-    uint64_t takes = budget < p->resident_bytes ? budget : p->resident_bytes;
+    uint64_t takes = csn_memplan_takes(p, budget);
     if (takes > limit) {
         return CSN_FAIL(err, CAISSON_E_LIMIT, .section = "memory",
                         .what =

@@ -48,7 +48,10 @@ caisson_status csn_memplan_make(csn_store *store, uint32_t n_ctx, csn_kv_type ty
  * quarter of the limit is left to others; the floor at least. */
 uint64_t csn_memplan_choose(const csn_memplan *p, uint64_t limit);
 
-/* Whether what the model takes of a budget is within the limit: where it is not, the machine would
+/* What the model takes of a budget. */
+uint64_t csn_memplan_takes(const csn_memplan *p, uint64_t budget);
+
+/* Whether that is within the limit: where it is not, the machine would
  * page, or end the process. CAISSON_E_LIMIT: want and got are the limit and what it takes. */
 caisson_status csn_memplan_fits(const csn_memplan *p, uint64_t budget, uint64_t limit,
                                 caisson_error *err);

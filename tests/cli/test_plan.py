@@ -2,6 +2,7 @@
 """plan and --budget: what the tool plans against what the manifest says, and whether it keeps it."""
 import json
 import os
+import resource
 import subprocess
 import sys
 
@@ -78,6 +79,21 @@ class Plan(tool.Case):
         self.assertEqual((p["min_cache_bytes"], p["bytes_per_token"]), (0, 0))
         self.assertIn("floor", self.ok("plan", tool.TINY).out)
         self.fails(tool.FAILED, "plan", tool.TINY, "--budget", p["floor_bytes"] - 1)
+
+    def test_more_than_the_limit(self):
+        """The KV cache of a long context, where this process may have 100 MiB of data."""
+        limits = [(resource.RLIMIT_DATA, 100 << 20)]
+        if tool.run("--version", limits=limits).rc != tool.OK:
+            self.skipTest("a sanitizer reserves more than that")
+        p = self.ok("plan", tool.TINY, "--json", limits=limits).json
+        self.assertTrue(p["fits"])
+        self.assertEqual((p["limit_bytes"], p["limit_by"]), (100 << 20, "RLIMIT_DATA"))
+        long = ["plan", tool.TINY, "-c", 1 << 20]
+        p = self.ok(*long, "--json", limits=limits).json
+        self.assertGreater(p["budget_bytes"], 100 << 20)
+        self.assertFalse(p["fits"])
+        self.assertIn("does not run here", self.ok(*long, limits=limits).out)
+        self.assertNotIn("does not run here", self.ok("plan", tool.TINY, limits=limits).out)
 
     def test_a_streamed_trunk_is_as_small_as_two_layers(self):
         with open(os.path.join(WASTE, "manifest.json"), encoding="utf-8") as f:

@@ -5,6 +5,7 @@ Each test_*.py is called with the build directory and ends with tool.main().
 """
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -46,10 +47,15 @@ def env(**more):
     return e
 
 
-def run(*args, stdin=b"", timeout=100, cwd=None, environ=None):
-    """Runs caisson ARGS; stdin is bytes, or None for an empty terminal-less input."""
+def run(*args, stdin=b"", timeout=100, cwd=None, environ=None, limits=()):
+    """Runs caisson ARGS; stdin is bytes, or None for an empty terminal-less input; limits are pairs
+    of resource.RLIMIT_* and a size."""
+    def limit():
+        for what, size in limits:
+            resource.setrlimit(what, (size, size))
     p = subprocess.run([TOOL, *[str(a) for a in args]], input=stdin, stdout=subprocess.PIPE,
-                       stderr=subprocess.PIPE, timeout=timeout, cwd=cwd, env=environ or env())
+                       stderr=subprocess.PIPE, timeout=timeout, cwd=cwd, env=environ or env(),
+                       preexec_fn=limit if limits else None)
     return Result(p)
 
 
