@@ -19,9 +19,10 @@ struct csn_guard {
     _Atomic uint64_t lost_at;     /* offset + 1; 0 = nothing lost */
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards, n_guards, previous */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* all below but what is atomic */
 static struct csn_guard guards[MAX_GUARDS];
 static unsigned n_guards;
+static bool is_installed; /* on top, or below a handler that somebody put on ours */
 static struct sigaction previous;
 static uintptr_t page_bytes;
 
@@ -34,11 +35,16 @@ static struct csn_guard *find(uintptr_t address) {
     return NULL;
 }
 
+static bool is_default(const struct sigaction *a) {
+    return (a->sa_flags & SA_SIGINFO) == 0 &&
+           (a->sa_handler == SIG_DFL || a->sa_handler == SIG_IGN);
+}
+
 /* What the process would have done without us. */
 static void chain(int signal_number, siginfo_t *info, void *context) {
     if ((previous.sa_flags & SA_SIGINFO) != 0) {
         previous.sa_sigaction(signal_number, info, context);
-    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+    } else if (!is_default(&previous)) {
         previous.sa_handler(signal_number);
     } else {
         /* back to the default: the access is repeated on return and ends the process as it would */
@@ -65,8 +71,13 @@ static void on_sigbus(int signal_number, siginfo_t *info, void *context) {
     chain(signal_number, info, context);
 }
 
+/* Not where ours is below another: that one passes on to ours, which must not pass back to it. */
 static caisson_status install(caisson_error *err) {
     struct sigaction ours = {0};
+    struct sigaction now;
+    if (is_installed && sigaction(SIGBUS, NULL, &now) == 0 && !is_default(&now)) {
+        return CAISSON_OK;
+    }
     ours.sa_sigaction = on_sigbus;
     ours.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
     sigemptyset(&ours.sa_mask);
@@ -75,6 +86,7 @@ static caisson_status install(caisson_error *err) {
         return CSN_FAIL(err, CAISSON_E_IO, .what = "cannot install the SIGBUS handler",
                         .sys_errno = errno);
     }
+    is_installed = true;
     return CAISSON_OK;
 }
 
@@ -82,7 +94,7 @@ static void remove_handler(void) {
     struct sigaction now;
     if (sigaction(SIGBUS, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) != 0 &&
         now.sa_sigaction == on_sigbus) {
-        (void)sigaction(SIGBUS, &previous, NULL);
+        is_installed = sigaction(SIGBUS, &previous, NULL) != 0;
     }
 }
 

@@ -5,7 +5,8 @@
  * thread goes on; whoever runs guarded work asks for the flag afterwards.
  *
  * The handler is installed with the first guard, chained to the previous one for all other
- * addresses, and removed with the last (unless someone installed theirs on top meanwhile).
+ * addresses, and removed with the last, unless someone installed theirs on top meanwhile: then it
+ * stays below, and theirs has to pass on to it what it does not handle.
  */
 #ifndef CSN_STORE_GUARD_H
 #define CSN_STORE_GUARD_H

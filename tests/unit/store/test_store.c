@@ -284,14 +284,8 @@ static void previous_handler(int number) {
     (void)mmap(previous_page, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
-static void other_addresses_go_to_the_previous_handler(void **state) {
-    (void)state;
-    const char *path = temp_path("foreign");
-    struct sigaction old;
-    struct sigaction now;
-    struct sigaction ours = {.sa_handler = previous_handler};
-    assert_int_equal(sigaction(SIGBUS, &ours, &old), 0);
-    csn_store *s = open_store(CMF_GOLDEN "files/tiny-f32.cmf", false, true);
+/* An address of a mapping that is not ours and has no page. */
+static void touch_foreign_page(const char *path) {
     FILE *f = fopen(path, "wb+");
     assert_non_null(f);
     previous_page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fileno(f), 0); /* an empty file */
@@ -301,11 +295,58 @@ static void other_addresses_go_to_the_previous_handler(void **state) {
     assert_int_equal(n_previous, 1);
     assert_int_equal(munmap(previous_page, 4096), 0);
     (void)fclose(f);
+    (void)unlink(path);
+}
+
+static void other_addresses_go_to_the_previous_handler(void **state) {
+    (void)state;
+    const char *path = temp_path("foreign");
+    struct sigaction old;
+    struct sigaction now;
+    struct sigaction ours = {.sa_handler = previous_handler};
+    assert_int_equal(sigaction(SIGBUS, &ours, &old), 0);
+    csn_store *s = open_store(CMF_GOLDEN "files/tiny-f32.cmf", false, true);
+    touch_foreign_page(path);
     csn_store_free(s);
     assert_int_equal(sigaction(SIGBUS, NULL, &now), 0);
     assert_true(now.sa_handler == previous_handler); /* ours is gone with the last guard */
     assert_int_equal(sigaction(SIGBUS, &old, NULL), 0);
-    (void)unlink(path);
+}
+
+static struct sigaction below;
+static void passes_on(int number, siginfo_t *info, void *context) {
+    if ((below.sa_flags & SA_SIGINFO) != 0) {
+        below.sa_sigaction(number, info, context);
+    } else {
+        below.sa_handler(number);
+    }
+}
+
+/* A host that puts its own handler on ours while a model is open, as crash reporters do. */
+static void a_handler_on_top_of_ours_may_pass_on_to_it(void **state) {
+    (void)state;
+    const char *path = temp_path("foreign");
+    struct sigaction old;
+    struct sigaction now;
+    struct sigaction first = {.sa_handler = previous_handler};
+    struct sigaction top = {.sa_sigaction = passes_on, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    assert_int_equal(sigaction(SIGBUS, &first, &old), 0);
+    csn_store *s = open_store(CMF_GOLDEN "files/tiny-f32.cmf", false, true);
+    assert_int_equal(sigaction(SIGBUS, &top, &below), 0);
+    csn_store_free(s);
+    cut_while_mapped(1); /* opens again, where ours is below */
+    s = open_store(CMF_GOLDEN "files/tiny-f32.cmf", false, true);
+    touch_foreign_page(path);
+    csn_store_free(s);
+    touch_foreign_page(path); /* without a guard, too */
+    assert_int_equal(sigaction(SIGBUS, NULL, &now), 0);
+    assert_true(now.sa_sigaction == passes_on);
+    assert_int_equal(sigaction(SIGBUS, &below, NULL), 0); /* the host's is gone: ours on top */
+    touch_foreign_page(path);
+    cut_while_mapped(1);
+    assert_int_equal(sigaction(SIGBUS, NULL, &now), 0);
+    assert_true(now.sa_handler == previous_handler);
+    assert_int_equal(sigaction(SIGBUS, &old, NULL), 0);
 }
 
 static void no_handler_is_installed_by_default(void **state) {
@@ -364,6 +405,7 @@ int main(void) {
         cmocka_unit_test(worker_threads_are_covered),
         cmocka_unit_test(without_mmap_a_cut_file_fails_the_read),
         cmocka_unit_test(other_addresses_go_to_the_previous_handler),
+        cmocka_unit_test(a_handler_on_top_of_ours_may_pass_on_to_it),
         cmocka_unit_test(no_handler_is_installed_by_default),
         cmocka_unit_test(an_empty_file_has_no_tensors_to_map),
         cmocka_unit_test(every_failed_allocation_is_an_error),
