@@ -82,6 +82,15 @@ const cli_command *cli_find_command(const char *name); /* NULL if there is none 
 int cli_parse(const cli_command *command, int argc, char **argv, cli_args *ret);
 void cli_args_done(cli_args *args);
 
+/* A typing error: the name that is nearest to the word, if it is near enough to be meant. */
+typedef struct cli_guess {
+    const char *word; /* [n] */
+    size_t n;
+    const char *name; /* NULL: none was near */
+    unsigned distance;
+} cli_guess;
+void cli_guess_try(cli_guess *g, const char *name);
+
 /* Options of the command, by name; one that its tables lack counts as not given. */
 const cli_value *cli_get(const cli_args *args, const char *name);
 bool cli_knows(const cli_args *args, const char *name); /* the command's tables have it */

@@ -32,7 +32,7 @@ static const char *coding_choice(unsigned i) {
 }
 
 static const cli_option options[] = {
-    CLI_QUANT_OPTION("q8_row"),
+    CLI_QUANT_OPTION("q8_row; of a .cmf its own types"),
     {.name = "calibrate",
      .kind = CLI_PATH,
      .value = "TEXT",

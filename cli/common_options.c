@@ -187,9 +187,9 @@ const cli_option cli_sampling_options[] = {
      .short_name = "s",
      .kind = CLI_INT,
      .value = "N",
-     .min = 0,
+     .min = -1,
      .max = 9007199254740992,
-     .help = "Seed of the draw: same seed, same answer",
+     .help = "Seed of the draw: same seed, same answer; -1 = one from the clock",
      .by_default = "from the clock, shown at the end"},
     {0},
 };

@@ -300,8 +300,8 @@ caisson_sampling cli_sampling(const cli_args *args) {
     /* The library's zeros mean "default", the command line's mean what they say. */
     static const float tiny = 1e-9f;
     caisson_sampling s = {.struct_size = sizeof(s)};
-    s.greedy = cli_has(args, "temp") && cli_real(args, "temp", 0) == 0;
-    s.temperature = (float)cli_real(args, "temp", 0);
+    s.temperature = (float)cli_real(args, "temp", 0); /* what is too small for f32 is 0 */
+    s.greedy = cli_has(args, "temp") && s.temperature == 0.0f;
     if (cli_has(args, "top-k")) {
         int64_t k = cli_int(args, "top-k", 0);
         s.top_k = k == 0 ? -1 : (int32_t)k;
@@ -311,8 +311,8 @@ caisson_sampling cli_sampling(const cli_args *args) {
         s.top_p = p < (double)tiny ? tiny : (float)p;
     }
     if (cli_has(args, "min-p")) {
-        double p = cli_real(args, "min-p", 0);
-        s.min_p = p == 0 ? -1.0f : (float)p;
+        float p = (float)cli_real(args, "min-p", 0);
+        s.min_p = p == 0.0f ? -1.0f : p;
     }
     if (cli_has(args, "typical")) {
         double p = cli_real(args, "typical", 0);
@@ -324,7 +324,8 @@ caisson_sampling cli_sampling(const cli_args *args) {
         s.presence_penalty = (float)cli_real(args, "presence-penalty", 0);
         s.frequency_penalty = (float)cli_real(args, "frequency-penalty", 0);
     }
-    s.seed = (uint64_t)cli_int(args, "seed", (int64_t)(csn_now_ns() / 1000 % 4294967296u));
+    int64_t seed = cli_int(args, "seed", -1);
+    s.seed = seed >= 0 ? (uint64_t)seed : csn_now_ns() / 1000 % 4294967296u;
     return s;
 }
 

@@ -132,14 +132,71 @@ static bool find_short(const cli_args *a, const char *word, size_t *ret_i, const
     return best > 0;
 }
 
+enum { MAX_GUESSED = 24 };
+
+static unsigned min2(unsigned a, unsigned b) {
+    return a < b ? a : b;
+}
+
+/* Letters put in, left out, replaced, or swapped with the next, to make b of a. */
+static unsigned distance(const char *a, size_t n_a, const char *b, size_t n_b) {
+    unsigned d[MAX_GUESSED + 1][MAX_GUESSED + 1];
+    for (size_t i = 0; i <= n_a; i++) {
+        d[i][0] = (unsigned)i;
+    }
+    for (size_t j = 0; j <= n_b; j++) {
+        d[0][j] = (unsigned)j;
+    }
+    for (size_t i = 1; i <= n_a; i++) {
+        for (size_t j = 1; j <= n_b; j++) {
+            unsigned replaced = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            d[i][j] = min2(replaced, min2(d[i - 1][j], d[i][j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+                d[i][j] = min2(d[i][j], d[i - 2][j - 2] + 1);
+            }
+        }
+    }
+    return d[n_a][n_b];
+}
+
+void cli_guess_try(cli_guess *g, const char *name) {
+    size_t n = strlen(name);
+    size_t n_less = n < g->n ? n : g->n;
+    if (n_less < 3 || n > MAX_GUESSED || g->n > MAX_GUESSED) {
+        return;
+    }
+    /* --temperature means --temp, --cache means --cache-type-k */
+    unsigned d = strncmp(name, g->word, n_less) == 0 ? 1 : distance(g->word, g->n, name, n);
+    if (d <= n_less / 2 && d <= 2 && (g->name == NULL || d < g->distance)) {
+        g->name = name;
+        g->distance = d;
+    }
+}
+
+static int unknown_option(const cli_args *a, const char *arg) {
+    if (arg[1] != '-') {
+        return cli_usage_error(a->command,
+                               "unknown option \"%s\" (write -- before an argument that begins "
+                               "with -)",
+                               arg);
+    }
+    cli_guess guess = {.word = arg + 2, .n = strcspn(arg + 2, "=")};
+    for (size_t i = 0; i < a->n_options; i++) {
+        cli_guess_try(&guess, a->options[i]->name);
+    }
+    return guess.name != NULL
+               ? cli_usage_error(a->command, "unknown option \"%s\"; did you mean --%s?", arg,
+                                 guess.name)
+               : cli_usage_error(a->command, "unknown option \"%s\"", arg);
+}
+
 static int take_option(cli_args *a, int argc, char **argv, int *i_arg) {
     const char *arg = argv[*i_arg];
     bool is_long = arg[1] == '-';
     size_t i;
     const char *value;
     if (!(is_long ? find_long(a, arg + 2, &i, &value) : find_short(a, arg + 1, &i, &value))) {
-        return cli_usage_error(a->command, "unknown option \"%s\"%s", arg,
-                               is_long ? "" : " (write -- before an argument that begins with -)");
+        return unknown_option(a, arg);
     }
     const cli_option *o = a->options[i];
     if (o->kind == CLI_FLAG) {

@@ -72,8 +72,10 @@ void cli_put_model_text(FILE *stream, const char *text, size_t n) {
 }
 
 int cli_finish_stdout(void) {
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "caisson: cannot write to standard output: %s\n", strerror(errno));
+    int reason = fflush(stdout) != 0 ? errno : 0;
+    if (reason != 0 || ferror(stdout)) { /* the reason of an earlier failure is not known */
+        fprintf(stderr, "caisson: cannot write to standard output%s%s\n", reason != 0 ? ": " : "",
+                reason != 0 ? strerror(reason) : "");
         return CLI_FAILED;
     }
     return CLI_OK;

@@ -34,7 +34,7 @@ enum {
 
 /* Without flags text is plain text: nothing in it can become a control token. Bytes that are not
  * UTF-8 count as U+FFFD. *ret is the caller's (caisson_ids_free). Errors: CAISSON_E_ARG (more than
- * 1 GiB of text), _LIMIT, _NOMEM. */
+ * 1 GiB of text, another bit in flags), _LIMIT, _NOMEM. */
 CAISSON_API caisson_status caisson_model_tokenize(const caisson_model *model, const char *text,
                                                   size_t n, unsigned flags, caisson_ids *ret,
                                                   caisson_error *err);

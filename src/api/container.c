@@ -38,10 +38,10 @@ caisson_status csn_api_stream(csn_store *store, const caisson_open_options *o,
         [CAISSON_IO_THREADS] = CSN_EXPERT_IO_THREADS,
         [CAISSON_IO_BUFFERED] = CSN_EXPERT_IO_BUFFERED,
     };
+    CSN_API_NEED((unsigned)o->io < sizeof(io) / sizeof(io[0]), err, "io is not one of caisson_io");
     if (csn_store_warp(store) == NULL && o->budget_bytes == 0 && !o->stream_trunk) {
         return CAISSON_OK;
     }
-    CSN_API_NEED((unsigned)o->io < sizeof(io) / sizeof(io[0]), err, "io is not one of caisson_io");
     csn_stream_options so = {.looks_ahead = !o->no_lookahead,
                              .verify = o->verify_records || o->verify};
     csn_stream *stream;

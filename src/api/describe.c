@@ -163,19 +163,24 @@ static void put_chat(csn_jw *w, uint64_t tokenizer_bytes, const csn_chat_bundle 
     csn_jw_object_end(w);
 }
 
-/* The plan, if the file can run; else why not. */
-static void put_layers(csn_jw *w, caisson_file *f) {
+/* The plan, if the file can run; else why not. What this machine lacks at the moment says nothing
+ * about the file. */
+static caisson_status put_layers(csn_jw *w, caisson_file *f, caisson_error *err) {
     caisson_error why;
     caisson_status status = CAISSON_OK;
     if (f->model == NULL) {
         status = csn_model_new(f->store, &f->model, &why);
+    }
+    if (status == CAISSON_E_NOMEM || status == CAISSON_E_IO) {
+        *err = why;
+        return status;
     }
     csn_jw_put_bool(w, "runs", status == CAISSON_OK);
     if (status != CAISSON_OK) {
         char line[1024];
         why.file[0] = '\0'; /* the reader knows which file */
         csn_jw_put_str(w, "why_not", csn_str_from(caisson_error_format(&why, line, sizeof(line))));
-        return;
+        return CAISSON_OK;
     }
     csn_jw_put_u64(w, "weight_bytes_per_token", csn_model_bytes_per_token(f->model));
     csn_jw_key(w, CSN_STR("layers"));
@@ -186,6 +191,7 @@ static void put_layers(csn_jw *w, caisson_file *f) {
         csn_jw_object_end(w);
     }
     csn_jw_array_end(w);
+    return CAISSON_OK;
 }
 
 static caisson_status describe_cmf(csn_jw *w, caisson_file *f, caisson_error *err) {
@@ -229,7 +235,9 @@ caisson_status caisson_file_describe(caisson_file *f, caisson_text *ret, caisson
     csn_jw w = csn_jw_begin(&out, err);
     csn_jw_object(&w);
     caisson_status status = f->warp != NULL ? describe_warp(&w, f, err) : describe_cmf(&w, f, err);
-    put_layers(&w, f);
+    if (status == CAISSON_OK) {
+        status = put_layers(&w, f, err);
+    }
     csn_jw_object_end(&w);
     if (status == CAISSON_OK) {
         status = csn_jw_end(&w);

@@ -176,8 +176,9 @@ static caisson_status set_timeline(caisson_session *s, const int32_t *ids, uint3
     for (uint32_t i = 0; i < n; i++) {
         if (i < keep) {
             csn_sampler_accept(sampler, ids[i]);
-        } else {
-            CSN_TRY(csn_ids_push(&s->seen, ids[i], err));
+        } else if (csn_ids_push(&s->seen, ids[i], err) != CAISSON_OK) {
+            s->seen.n = keep; /* the list is never longer than what the session holds */
+            return err->code;
         }
     }
     return CAISSON_OK;

@@ -6,6 +6,8 @@
 #include "base/alloc.h"
 
 enum { MAX_TEXT = 1 << 30 };
+static const unsigned all_flags =
+    CAISSON_TOKENIZE_ADD_SPECIAL | CAISSON_TOKENIZE_PARSE_SPECIAL | CAISSON_TOKENIZE_PROMPT;
 
 caisson_status caisson_model_tokenize(const caisson_model *m, const char *text, size_t n,
                                       unsigned flags, caisson_ids *ret, caisson_error *err) {
@@ -13,6 +15,7 @@ caisson_status caisson_model_tokenize(const caisson_model *m, const char *text, 
     CSN_API_NEED(m != NULL && ret != NULL && (text != NULL || n == 0), err,
                  "model, text and ret must not be NULL");
     CSN_API_NEED(n <= MAX_TEXT, err, "text is longer than 1 GiB");
+    CSN_API_NEED((flags & ~all_flags) == 0, err, "flags has a bit that is no CAISSON_TOKENIZE_*");
     if (m->tokenizer == NULL) {
         return csn_api_no_tokenizer(m, err);
     }

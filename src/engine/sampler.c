@@ -268,12 +268,17 @@ static float best_logit(const csn_sampler *s) {
     return best;
 }
 
+/* How far a logit lies below the best one: 0 for the best, also where that is infinite. */
+static float below(float logit, float best) {
+    return logit == best ? 0.0f : logit - best;
+}
+
 /* Probabilities of the candidates that are left, of logits over temperature. Returns the sum of the
  * exponentials, which is formed in the order of the list. */
 static double softmax(csn_sampler *s, float temperature) {
-    float top = best_logit(s) / temperature;
-    for (uint32_t i = 0; i < s->n; i++) {
-        s->e[i] = s->c[i].logit / temperature - top;
+    float top = best_logit(s);
+    for (uint32_t i = 0; i < s->n; i++) { /* a small temperature makes -inf of this, never inf */
+        s->e[i] = below(s->c[i].logit, top) / temperature;
     }
     csn_vec_get()->exp(s->e, s->n);
     double sum = 0.0;
@@ -305,18 +310,18 @@ static void typical(csn_sampler *s) {
     double entropy = 0.0;
     float top = best_logit(s);
     for (uint32_t i = 0; i < s->n; i++) {
-        double surprise = log_sum - (double)(s->c[i].logit - top);
+        double surprise = log_sum - (double)below(s->c[i].logit, top);
         entropy += s->c[i].p > 0.0f ? (double)s->c[i].p * surprise : 0.0;
     }
     for (uint32_t i = 0; i < s->n; i++) { /* distance between surprise and entropy */
-        double surprise = log_sum - (double)(s->c[i].logit - top);
+        double surprise = log_sum - (double)below(s->c[i].logit, top);
         s->c[i].p = (float)fabs(surprise - entropy);
     }
     qsort(s->c, s->n, sizeof(*s->c), by_p_rising);
     s->n_sorted = 0;
     double mass = 0.0;
     for (uint32_t i = 0; i < s->n; i++) {
-        double log_p = (double)(s->c[i].logit - top) - log_sum;
+        double log_p = (double)below(s->c[i].logit, top) - log_sum;
         mass += log_p > -700.0 ? csn_f64_exp(log_p) : 0.0;
         if (mass > (double)s->o.typical_p) {
             s->n = i + 1;

@@ -197,7 +197,10 @@ void csn_session_restored(csn_session *s, uint32_t n) {
 }
 
 void csn_session_truncate(csn_session *s, uint32_t n) {
-    s->n_past = n < s->n_past ? n : s->n_past;
+    if (n < s->n_past) {
+        s->n_past = n;
+        s->n_rows = 0; /* the logits were those of a token that is gone */
+    }
 }
 
 void csn_session_set_tap(csn_session *s, const csn_tap *tap) {

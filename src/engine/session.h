@@ -43,7 +43,8 @@ uint32_t csn_session_n_vocab(const csn_session *s);
 uint64_t csn_session_kv_bytes(const csn_session *s);
 csn_str csn_session_skill(const csn_session *s); /* id of the skill in use; empty = none, a blend */
 /* Forgets all tokens from position n on. The state of linear attention cannot go back: the next
- * eval then begins by running the tokens that are left once more, which changes no bit. */
+ * eval then begins by running the tokens that are left once more, which changes no bit. Without
+ * the last token there are no logits. */
 void csn_session_truncate(csn_session *s, uint32_t n);
 
 /* From now on skill `id` runs, empty = the backbone. Keys and values belong to the skill that

@@ -258,6 +258,17 @@ class Run(tool.Case):
         seed = a.err.split("| seed ")[1].split()[0]
         self.assertEqual(a.out, self.ok("run", TINY, "Hello", "-n", 8, "--seed", seed).out)
 
+    def test_seed_minus_one_is_the_clock(self):
+        self.assertRegex(self.ok("run", TINY, "Hello", "-n", 2, "--seed", -1).err, r"\| seed \d+")
+
+    def test_numbers_too_small_for_f32_are_zero_not_the_default(self):
+        greedy = self.ok("run", TINY, "Hello", *self.GREEDY)
+        r = self.ok("run", TINY, "Hello", "-n", 8, "--temp", "1e-50")
+        self.assertEqual(greedy.out, r.out)
+        self.assertNotIn("seed", r.err)
+        args = ["run", TINY, "Hello", "-n", 40, "--temp", 3, "--top-k", 0, "--top-p", 1, "--seed", 3]
+        self.assertEqual(self.ok(*args, "--min-p", 0).out, self.ok(*args, "--min-p", "1e-50").out)
+
     def test_prompt_comes_from_everywhere(self):
         want = self.ok("run", TINY, "Hello", *self.GREEDY).out
         path = self.path("p.txt")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The command line itself: exit codes, help, completions, man pages. No model is opened."""
+import os
 import shutil
 import subprocess
 import unittest
@@ -70,6 +71,25 @@ class Options(tool.Case):
                      ["bench", "m", "-uub", "1"]):
             self.fails(USAGE, *args)
 
+    def test_a_typing_error_names_what_was_meant(self):
+        for args, meant in ((["run", "m", "--tmep", "0"], "--temp?"),
+                            (["run", "m", "--temperature=0"], "--temp?"),
+                            (["eval", "m", "--ctx-size", "9"], "--ctx?"),
+                            (["rnu", "m"], "run?"), (["help", "tokenise"], "tokenize?")):
+            self.assertIn("did you mean " + meant, self.fails(USAGE, *args).err)
+        for args in (["run", "m", "--frobnicate"], ["run", "m", "--x"], ["frob"], [""], ["x" * 9999]):
+            self.assertNotIn("did you mean", self.fails(USAGE, *args).err)
+
+    def test_a_closed_stream_is_not_the_file_that_is_opened_next(self):
+        p = subprocess.run([tool.TOOL, "tokenize", tool.TINY], stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, preexec_fn=lambda: os.close(0))
+        self.assertEqual((p.returncode, p.stdout), (FAILED, b""))
+        self.assertIn(b"cannot read", p.stderr)
+        p = subprocess.run([tool.TOOL, "tokenize", tool.TINY], input=b"hello",
+                           stderr=subprocess.PIPE, preexec_fn=lambda: os.close(1))
+        self.assertEqual(p.returncode, FAILED)
+        self.assertIn(b"Bad file descriptor", p.stderr)
+
     def test_an_option_of_another_command_is_not_taken_for_a_prompt(self):
         self.fails(USAGE, "run", "m.cmf", "--tokens", "1,2")
 
@@ -82,7 +102,7 @@ class Options(tool.Case):
     def test_bad_numbers_are_usage(self):
         for args in (["--temp", "warm"], ["--temp", "-1"], ["--temp", "nan"], ["--temp", "inf"],
                      ["--top-p", "1.5"], ["-t", "0"], ["-t", "1e3"], ["-t", "99999999999999999999"],
-                     ["-c", "-1"], ["--seed", "-1"], ["-n", "x"], ["-n", "0"], ["-ub", ""],
+                     ["-c", "-1"], ["--seed", "-2"], ["-n", "x"], ["-n", "0"], ["-ub", ""],
                      ["--compute", "f16"], ["--cache-type-k", "q4_0"]):
             r = self.fails(USAGE, "run", "m.cmf", "x", *args)
             self.assertNotIn("Traceback", r.err)

@@ -160,6 +160,7 @@ static void text_only_cannot_run_and_no_text_cannot_tokenise(void **state) {
     ASSERT_STATUS(caisson_session_new(m, NULL, &s, &err), CAISSON_E_UNSUPPORTED);
     ASSERT_OK(caisson_model_tokenize(m, "a", 1, 0, &ids, &err), &err);
     caisson_ids_free(&ids);
+    ASSERT_STATUS(caisson_model_tokenize(m, "a", 1, 8, &ids, &err), CAISSON_E_ARG);
     caisson_model_close(m);
 
     o = (caisson_open_options){.struct_size = sizeof(o), .no_text = true};
@@ -168,6 +169,14 @@ static void text_only_cannot_run_and_no_text_cannot_tokenise(void **state) {
     assert_false(caisson_model_has_tokenizer(m));
     assert_int_equal(-1, caisson_model_bos(m));
     caisson_model_close(m);
+}
+
+static void an_unknown_way_of_reading_is_refused(void **state) {
+    (void)state;
+    caisson_error err;
+    caisson_model *m = NULL;
+    caisson_open_options o = {.struct_size = sizeof(o), .io = (caisson_io)99};
+    ASSERT_STATUS(caisson_model_open(TINY, &o, &m, &err), CAISSON_E_ARG);
 }
 
 static void session_options_are_checked(void **state) {
@@ -255,6 +264,10 @@ static void a_failed_eval_leaves_the_session_as_it_was(void **state) {
     ASSERT_OK(caisson_session_eval(s, prompt + 4, 3, NULL, NULL, &err), &err);
     assert_int_equal(greedy[0], argmax(caisson_session_logits(s)));
     ASSERT_STATUS(caisson_session_truncate(s, 8, &err), CAISSON_E_ARG);
+    ASSERT_OK(caisson_session_truncate(s, 7, &err), &err); /* that is what it holds */
+    assert_non_null(caisson_session_logits(s));
+    ASSERT_OK(caisson_session_truncate(s, 6, &err), &err);
+    assert_null(caisson_session_logits(s)); /* they were those of the seventh */
     caisson_session_free(s);
     caisson_model_close(m);
 }
@@ -768,6 +781,44 @@ static void every_allocation_of_a_generation_can_fail(void **state) {
     caisson_model_close(m);
 }
 
+/* What a session lists as its tokens is what it holds, also where the list could not grow: else the
+ * next call would take tokens for evaluated that are not. */
+static void a_generation_that_failed_leaves_nothing_for_the_next(void **state) {
+    (void)state;
+    enum { N_LONG = 320, N_GENERATED = 3 };
+    caisson_error err;
+    caisson_model *m = open_tiny();
+    caisson_session_options so = {.struct_size = sizeof(so), .n_ctx = 400, .n_threads = 1};
+    caisson_generate_options go = {.struct_size = sizeof(go), .max_tokens = N_GENERATED};
+    caisson_generation g;
+    int32_t ids[N_LONG];
+    for (int32_t i = 0; i < N_LONG; i++) {
+        ids[i] = i + 1;
+    }
+    int32_t want[N_LONG + N_GENERATED];
+    uint32_t n_want = 0;
+    for (int64_t n = -1;; n++) { /* first without a failure */
+        caisson_session *s = NULL;
+        ASSERT_OK(caisson_session_new(m, &so, &s, &err), &err);
+        csn_alloc_fail_after(n);
+        caisson_status status = caisson_generate(s, ids, N_LONG, &go, &g, &err);
+        csn_alloc_fail_after(-1);
+        ASSERT_OK(caisson_generate(s, ids, N_LONG, &go, &g, &err), &err);
+        if (n < 0) {
+            n_want = caisson_session_n_past(s);
+            assert_in_range(n_want, N_LONG, N_LONG + N_GENERATED);
+            memcpy(want, caisson_session_tokens(s), n_want * sizeof(*want));
+        }
+        assert_int_equal(caisson_session_n_past(s), n_want);
+        assert_memory_equal(want, caisson_session_tokens(s), n_want * sizeof(*want));
+        caisson_session_free(s);
+        if (n >= 0 && status == CAISSON_OK) {
+            break;
+        }
+    }
+    caisson_model_close(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(facts_of_a_model),
@@ -778,6 +829,7 @@ int main(void) {
         cmocka_unit_test(options_without_struct_size_are_refused),
         cmocka_unit_test(shorter_and_longer_options_structs),
         cmocka_unit_test(text_only_cannot_run_and_no_text_cannot_tokenise),
+        cmocka_unit_test(an_unknown_way_of_reading_is_refused),
         cmocka_unit_test(session_options_are_checked),
         cmocka_unit_test(greedy_tokens_are_those_of_transformers),
         cmocka_unit_test(rows_end_with_the_logits_of_the_last_token),
@@ -801,6 +853,7 @@ int main(void) {
         cmocka_unit_test(sessions_of_one_model_run_at_once),
         cmocka_unit_test(every_allocation_of_open_can_fail),
         cmocka_unit_test(every_allocation_of_a_generation_can_fail),
+        cmocka_unit_test(a_generation_that_failed_leaves_nothing_for_the_next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -317,6 +317,29 @@ static void logits_that_are_no_numbers_are_an_error(void **state) {
     csn_sampler_free(s);
 }
 
+/* A logit over the temperature may pass what f32 holds, and a broken model may give inf: neither
+ * may turn the draw into one of a worse token. */
+static void what_overflows_is_still_the_best(void **state) {
+    (void)state;
+    const float z[4] = {20.0f, -3.0f, 30.0f, 29.0f};
+    const float infinite[4] = {20.0f, INFINITY, -INFINITY, 29.0f};
+    csn_sampler_options o = plain();
+    o.temperature = 1e-38f;
+    o.typical_p = 0.9f;
+    o.min_p = 0.01f;
+    csn_sampler *s = make(&o, 4);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(pick(s, z), 2);
+    }
+    csn_sampler_free(s);
+    o.temperature = 1.0f;
+    s = make(&o, 4);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(pick(s, infinite), 1);
+    }
+    csn_sampler_free(s);
+}
+
 static void options_outside_their_range_are_refused(void **state) {
     (void)state;
     csn_sampler_options o = plain();
@@ -345,6 +368,7 @@ int main(void) {
         cmocka_unit_test(same_seed_same_draws),
         cmocka_unit_test(draws_without_top_k_are_those_of_a_full_sort),
         cmocka_unit_test(logits_that_are_no_numbers_are_an_error),
+        cmocka_unit_test(what_overflows_is_still_the_best),
         cmocka_unit_test(options_outside_their_range_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
