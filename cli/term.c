@@ -101,6 +101,9 @@ static void on_interrupt(int sig) {
 
 void cli_catch_interrupts(void) {
     struct sigaction action;
+    if (sigaction(SIGINT, NULL, &action) == 0 && action.sa_handler == SIG_IGN) {
+        return; /* in the background of a script: the Ctrl-C is not meant for us */
+    }
     memset(&action, 0, sizeof(action));
     action.sa_handler = on_interrupt;
     sigemptyset(&action.sa_mask);

@@ -237,9 +237,9 @@ class Chat(tool.Case):
 
 
 class Interrupt(tool.Case):
-    def start(self, *args):
+    def start(self, *args, **kw):
         p = subprocess.Popen([tool.TOOL, *map(str, args)], stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=tool.env())
+                             stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=tool.env(), **kw)
         for step in (p.stdout.close, p.stderr.close, p.wait, p.kill):
             self.addCleanup(step)
         return p
@@ -251,6 +251,16 @@ class Interrupt(tool.Case):
         out, err = p.communicate(timeout=60)
         self.assertEqual(p.returncode, INTERRUPTED)
         self.assertIn(b"tokens/s", err)
+
+    def test_in_the_background_of_a_script_it_goes_on(self):
+        """There a shell has SIGINT ignored, and Ctrl-C is for what runs in front."""
+        ignored = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
+        p = self.start("run", TINY, "Hello", "--ignore-eos", "--temp", 0, "-n", 200,
+                       preexec_fn=ignored)
+        p.stdout.read(1)
+        p.send_signal(signal.SIGINT)
+        p.communicate(timeout=60)
+        self.assertEqual(p.returncode, OK)
 
     def test_bench_ends_with_130(self):
         p = self.start("bench", TINY, "-p", "0", "-n", "60000", "-r", "1000")
