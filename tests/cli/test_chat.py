@@ -255,7 +255,7 @@ class Interrupt(tool.Case):
     def test_in_the_background_of_a_script_it_goes_on(self):
         """There a shell has SIGINT ignored, and Ctrl-C is for what runs in front."""
         ignored = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
-        p = self.start("run", TINY, "Hello", "--ignore-eos", "--temp", 0, "-n", 200,
+        p = self.start("run", TINY, "Hello", "--ignore-eos", *ENDLESS, "-n", 3000,
                        preexec_fn=ignored)
         p.stdout.read(1)
         p.send_signal(signal.SIGINT)
