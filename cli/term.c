@@ -8,17 +8,22 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "cli.h"
 
+/* A terminal that does what escape sequences say, and does not show them. */
+static bool is_terminal(FILE *stream) {
+    const char *term = getenv("TERM");
+    return isatty(fileno(stream)) && term != NULL && strcmp(term, "dumb") != 0;
+}
+
 bool cli_has_colour(FILE *stream) {
     const char *no = getenv("NO_COLOR");
-    const char *term = getenv("TERM");
-    return isatty(fileno(stream)) && (no == NULL || no[0] == '\0') && term != NULL &&
-           strcmp(term, "dumb") != 0;
+    return is_terminal(stream) && (no == NULL || no[0] == '\0');
 }
 
 void cli_set_style(FILE *stream, bool on, cli_style style) {
@@ -142,7 +147,7 @@ static const uint64_t bar_every_ns = 100000000;   /* 0.1 s */
 static const uint64_t line_every_ns = 5000000000; /* 5 s */
 
 void cli_progress_init(cli_progress *p, const char *unit, bool quiet) {
-    *p = (cli_progress){.unit = unit, .quiet = quiet, .is_bar = isatty(STDERR_FILENO) == 1};
+    *p = (cli_progress){.unit = unit, .quiet = quiet, .is_bar = is_terminal(stderr)};
     p->start_ns = csn_now_ns();
 }
 
@@ -163,6 +168,15 @@ static void eta_text(double seconds, char *buf, size_t n) {
     } else {
         snprintf(buf, n, "%" PRIu64 " s", s);
     }
+}
+
+/* One line of the terminal, over the one before: what is wider than the terminal would wrap and
+ * stay. The last column is left free, where some terminals wrap already. */
+static void draw(const char *line) {
+    struct winsize size;
+    bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    fprintf(stderr, "\r\033[K%.*s", known ? size.ws_col - 1 : 79, line);
+    fflush(stderr);
 }
 
 void cli_progress_show(cli_progress *p, const char *stage, uint64_t done, uint64_t total) {
@@ -203,8 +217,9 @@ void cli_progress_show(cli_progress *p, const char *stage, uint64_t done, uint64
         bar[i] = i < filled ? '#' : '.';
     }
     bar[BAR_CELLS] = '\0';
-    fprintf(stderr, "\r\033[K%s [%s] %3u%%  %s of %s%s", stage, bar, percent, a, b, eta);
-    fflush(stderr);
+    char line[256];
+    snprintf(line, sizeof(line), "%s [%s] %3u%%  %s of %s%s", stage, bar, percent, a, b, eta);
+    draw(line);
     p->drawn = true;
 }
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """chat on a terminal (a pty) and through a pipe; Ctrl-C; what a model may not do to a terminal."""
+import fcntl
 import json
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import termios
 import time
@@ -22,9 +24,10 @@ ENDLESS = ["--temp", "0", "-c", "60000"]
 class Terminal:
     """caisson on a pty of its own."""
 
-    def __init__(self, *args, environ=None):
+    def __init__(self, *args, environ=None, columns=80):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             os.execve(tool.TOOL, [tool.TOOL, *map(str, args)], environ or tool.env())
         self.text = ""
         self.rc = None
@@ -284,6 +287,26 @@ class Interrupt(tool.Case):
         p.stdout.read(1)
         p.stdout.close()
         self.assertNotEqual(p.wait(timeout=60), 0)
+
+
+class Bar(tool.Case):
+    def convert(self, columns, **more):
+        """What a terminal of so many columns gets of a conversion."""
+        t = Terminal("convert", TINY, "-o", self.path("o.cmf"), "-f", "--quant", "f16",
+                     environ=tool.env(**more), columns=columns)
+        self.addCleanup(t.close)
+        self.assertEqual(t.wait(), OK)
+        return t.text
+
+    def test_a_bar_is_never_wider_than_the_terminal(self):
+        for columns in (200, 40, 12):
+            bars = [b.split("\r")[0] for b in self.convert(columns).split("\r\033[K")[1:]]
+            bars = [b for b in bars if "[" in b]
+            self.assertTrue(bars)
+            self.assertLess(max(map(len, bars)), columns, bars)
+
+    def test_a_dumb_terminal_gets_no_escape_sequences(self):
+        self.assertNotIn("\033", self.convert(80, TERM="dumb"))
 
 
 class ModelText(tool.Case):
