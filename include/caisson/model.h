@@ -5,7 +5,9 @@
  * session belongs to one thread at a time.
  *
  * Logits depend on the file, the tokens, the compute mode and the KV types alone: they are the
- * same bits for any number of threads, any cut into calls and batches, and any CPU.
+ * same bits for any number of threads, any cut into calls and batches, and any CPU. One exception
+ * is part of the models themselves: longrope (Phi-3, Phi-4) has a second set of angles for texts
+ * longer than its original context, and all tokens of one call use that of its last position.
  */
 #ifndef CAISSON_MODEL_H
 #define CAISSON_MODEL_H

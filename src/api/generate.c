@@ -128,20 +128,17 @@ static caisson_status on_eval(void *ctx, caisson_error *err) {
     return csn_api_dynamic_token(w->session, w->progress, err);
 }
 
-/* How many leading ids of a timeline of n tokens the session can keep: equal tokens, all but the
- * last (its logits are needed), and none when longrope would have used other factors for a prompt
- * of n tokens than it did. The same bits come out as without reuse. */
+/* How many leading ids of a timeline of n tokens the session can keep: equal tokens, evaluated as a
+ * prompt of n tokens would be, and all but the last (its logits are needed). The same bits come out
+ * as without reuse. */
 static uint32_t reusable_prefix(const caisson_session *s, const int32_t *ids, uint32_t n) {
-    const csn_arch *arch = s->model->arch;
+    uint32_t most = csn_session_reusable(s->session, n);
+    most = most < n ? most : n - 1;
     uint32_t k = 0;
-    while (k < n && k < s->seen.n && s->seen.id[k] == ids[k]) {
+    while (k < most && k < s->seen.n && s->seen.id[k] == ids[k]) {
         k++;
     }
-    uint32_t border = arch->longrope.original_max_position_embeddings;
-    if (arch->longrope.present && (s->seen.n > border) != (n > border)) {
-        k = 0;
-    }
-    return k == n ? n - 1 : k;
+    return k;
 }
 
 static caisson_status make_stops(const caisson_generate_options *o, csn_arena *arena, csn_str **ret,

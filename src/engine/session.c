@@ -22,6 +22,9 @@ struct csn_session {
     csn_kv kv;
     csn_forward forward;
     uint32_t n_ctx, n_ubatch, n_past;
+    /* longrope: the first n_same tokens were evaluated with one table, the long one or not. */
+    uint32_t n_same;
+    bool is_long;
     /* Of a recurrent plan only: the tokens seen, and how many of them its states have seen;
      * STATE_LOST after an eval that failed. */
     int32_t *ids; /* [n_ctx] */
@@ -196,9 +199,32 @@ void csn_session_restored(csn_session *s, uint32_t n) {
     }
 }
 
+/* longrope: all tokens of one call use the table of its last position, `end` tokens in all. */
+static bool uses_long(const csn_session *s, uint64_t end) {
+    return s->now->plan->rope_original != 0 && end > s->now->plan->rope_original;
+}
+
+uint32_t csn_session_reusable(const csn_session *s, uint32_t n) {
+    return s->n_past != 0 && uses_long(s, n) == s->is_long ? s->n_same : 0;
+}
+
+/* n tokens were evaluated behind those that there are. */
+static void advance(csn_session *s, uint32_t n) {
+    bool is_long = uses_long(s, (uint64_t)s->n_past + n);
+    if (s->n_past == 0) {
+        s->is_long = is_long;
+        s->n_same = 0;
+    }
+    if (s->n_same == s->n_past && s->is_long == is_long) {
+        s->n_same += n;
+    }
+    s->n_past += n;
+}
+
 void csn_session_truncate(csn_session *s, uint32_t n) {
     if (n < s->n_past) {
         s->n_past = n;
+        s->n_same = s->n_same < n ? s->n_same : n;
         s->n_rows = 0; /* the logits were those of a token that is gone */
     }
 }
@@ -314,9 +340,7 @@ static caisson_status run(void *ctx, caisson_error *err) {
     csn_session *s = r->s;
     csn_progress layers = {between_layers, r};
     r->layers = r->progress != NULL && r->progress->fn != NULL ? &layers : NULL;
-    /* longrope: all tokens of one call use the table of its last position */
-    bool use_long =
-        s->now->plan->rope_original != 0 && s->n_past + r->n > s->now->plan->rope_original;
+    bool use_long = uses_long(s, (uint64_t)s->n_past + r->n);
     if (s->ids != NULL && s->n_state != s->n_past) {
         CSN_TRY(replay(s, use_long, r->layers, err));
     }
@@ -361,7 +385,7 @@ caisson_status csn_session_eval(csn_session *s, const int32_t *ids, uint32_t n, 
     if (s->ids != NULL) {
         memcpy(s->ids + s->n_past, ids, n * sizeof(*ids));
     }
-    s->n_past += n;
+    advance(s, n);
     s->n_rows = want_all && on_row != NULL ? 0 : rows;
     return CAISSON_OK;
 }

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/cpu.h"
+#include "support/temp_dir.h"
 
 #define TINY CSN_SOURCE_DIR "/tests/golden/cmf/files/tiny-f32.cmf"
 enum { N_VOCAB = 344, N_PROMPT = 7 };
@@ -819,6 +820,53 @@ static void a_generation_that_failed_leaves_nothing_for_the_next(void **state) {
     caisson_model_close(m);
 }
 
+/* longrope: keys of an answer that grew past the original context (64 tokens here) are partly of
+ * the short angles; a prompt of that length has long ones alone. The next turn is a prompt. */
+static void reuse_across_the_border_of_longrope_changes_nothing(void **state) {
+    enum { BEFORE = 50, GROWN = 40, MORE = 5 };
+    caisson_error err;
+    assert_int_equal(temp_dir_make(state), 0);
+    const char *path = temp_path("m.cmf");
+    caisson_convert_options co = {.struct_size = sizeof(co), .quant = "f32"};
+    ASSERT_OK(
+        caisson_convert(CSN_SOURCE_DIR "/tests/golden/families/phi3_longrope", path, &co, &err),
+        &err);
+    caisson_model *m = NULL;
+    ASSERT_OK(caisson_model_open(path, NULL, &m, &err), &err);
+    caisson_session *s = new_session(m);
+    caisson_session *cold = new_session(m);
+    caisson_sampling greedy_only = {.struct_size = sizeof(greedy_only), .greedy = true};
+    caisson_generate_options go = {.struct_size = sizeof(go),
+                                   .sampling = &greedy_only,
+                                   .max_tokens = GROWN,
+                                   .ignore_eos = true};
+    caisson_generation g;
+    int32_t ids[BEFORE + GROWN + MORE];
+    for (int32_t i = 0; i < BEFORE; i++) {
+        ids[i] = i + 3;
+    }
+    ASSERT_OK(caisson_generate(s, ids, BEFORE, &go, &g, &err), &err);
+    uint32_t n = caisson_session_n_past(s);
+    assert_true(n > 64);
+    memcpy(ids, caisson_session_tokens(s), n * sizeof(*ids));
+    for (int32_t i = 0; i < MORE; i++) {
+        ids[n++] = 90 - i;
+    }
+    go.max_tokens = 1; /* of which nothing is evaluated: the logits are those of the prompt */
+    ASSERT_OK(caisson_generate(s, ids, n, &go, &g, &err), &err);
+    ASSERT_OK(caisson_generate(cold, ids, n, &go, &g, &err), &err);
+    assert_memory_equal(caisson_session_logits(s), caisson_session_logits(cold),
+                        caisson_model_n_vocab(m) * sizeof(float));
+    ASSERT_OK(caisson_generate(s, ids, n, &go, &g, &err), &err);
+    assert_int_equal(g.n_reused, n - 1); /* now all of one kind */
+    ASSERT_OK(caisson_generate(s, ids, BEFORE, &go, &g, &err), &err);
+    assert_int_equal(g.n_reused, 0); /* that is the other kind again */
+    caisson_session_free(s);
+    caisson_session_free(cold);
+    caisson_model_close(m);
+    temp_dir_remove(state);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(facts_of_a_model),
@@ -854,6 +902,7 @@ int main(void) {
         cmocka_unit_test(every_allocation_of_open_can_fail),
         cmocka_unit_test(every_allocation_of_a_generation_can_fail),
         cmocka_unit_test(a_generation_that_failed_leaves_nothing_for_the_next),
+        cmocka_unit_test(reuse_across_the_border_of_longrope_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
