@@ -22,6 +22,10 @@ TINY = os.path.join(FILES, "tiny-f32.cmf")
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
+# A shell starts what it puts into the background with SIGINT ignored, and the tool keeps it so: the
+# tests that interrupt it start from the default.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def read(path, mode="rb"):
     with open(path, mode) as f:
