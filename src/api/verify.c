@@ -126,6 +126,44 @@ static caisson_status verify_cmf(verify_bridge *b, csn_pool *pool, caisson_error
     return status;
 }
 
+static caisson_status plan_warp(csn_store *store, caisson_error *err) {
+    csn_arena arena = {0};
+    csn_plan plan;
+    csn_stream *stream;
+    CSN_TRY(csn_stream_new(store, &(csn_stream_options){0}, &stream, err));
+    csn_store_set_stream(store, stream);
+    csn_store_set_dry(store, true);
+    caisson_status status = csn_plan_make(store, NULL, 0, &arena, &plan, err);
+    csn_arena_done(&arena);
+    return status;
+}
+
+/* The tensors that config asks for are part of the format: one that is missing, or of another
+ * shape, is a fault. What only this build cannot run is told on the side. Closes `w`. */
+static caisson_status verify_tensors(verify_bridge *b, csn_warp *w, caisson_error *err) {
+    csn_store *store;
+    caisson_error fault;
+    caisson_status status =
+        csn_store_new_warp(w, &(csn_store_options){.reads_rows = true}, &store, &fault);
+    if (status == CAISSON_OK) {
+        status = plan_warp(store, &fault);
+        csn_store_free(store);
+    } else {
+        csn_warp_close(w);
+    }
+    if (status == CAISSON_E_NOMEM) {
+        *err = fault;
+        return status;
+    }
+    if (status == CAISSON_E_UNSUPPORTED) {
+        csn_error_file(&fault, b->path);
+        on_note(b, &fault);
+    } else if (status != CAISSON_OK) {
+        on_fault(b, &fault);
+    }
+    return CAISSON_OK;
+}
+
 static caisson_status verify_warp(verify_bridge *b, csn_pool *pool, caisson_error *err) {
     caisson_error fault;
     csn_warp *w;
@@ -137,8 +175,11 @@ static caisson_status verify_warp(verify_bridge *b, csn_pool *pool, caisson_erro
     if (status == CAISSON_OK) {
         csn_progress progress = {on_progress, b};
         status = csn_warp_verify(w, pool, &progress, on_fault, on_note, b, err);
-        csn_warp_close(w);
-        CSN_TRY(status);
+        if (status != CAISSON_OK) {
+            csn_warp_close(w);
+            return status;
+        }
+        CSN_TRY(verify_tensors(b, w, err));
     } else {
         on_fault(b, &fault);
     }

@@ -294,6 +294,15 @@ class Verify(tool.Case):
         self.assertEqual(p[0]["code"], "Io")
         self.assertIn("codebooks.bin", p[0]["message"])
 
+    def test_tensors_that_config_asks_for(self):
+        manifest = names("vq3r-base.waste")
+        with open(os.path.join(self.waste, "manifest.json"), "w", encoding="utf-8") as f:
+            manifest["trunk"] = [t for t in manifest["trunk"] if t["name"] != "lm_head.weight"]
+            json.dump(manifest, f)
+        (p,) = self.problems()
+        self.assertEqual((p["code"], p["tensor"]), ("MissingTensor", "lm_head.weight"))
+        self.fails(tool.FAILED, "verify", "--write-digests", self.waste)
+
     def test_only_directories_take_digests(self):
         r = self.fails(tool.FAILED, "verify", "--write-digests", tool.TINY)
         self.assertIn("only", r.err)
