@@ -6,14 +6,20 @@
 #include <math.h>
 #include <stdio.h>
 
-caisson_status csn_jfields_fail(caisson_error *err, const char *where, csn_str key,
-                                const char *what, csn_str want) {
+static caisson_status fail(caisson_error *err, const char *where, csn_str key, const char *what,
+                           csn_str want, csn_str got) {
     char path[160];
-    int n = snprintf(path, sizeof(path), "%s%s%.*s", where, where[0] != '\0' ? "." : "",
-                     key.len < 100 ? (int)key.len : 100, key.ptr != NULL ? key.ptr : "");
+    int n =
+        snprintf(path, sizeof(path), "%s%s%.*s", where, where[0] != '\0' && key.len > 0 ? "." : "",
+                 key.len < 100 ? (int)key.len : 100, key.ptr != NULL ? key.ptr : "");
     size_t len = n < 0 ? 0 : (size_t)n < sizeof(path) ? (size_t)n : sizeof(path) - 1;
     return CSN_FAIL(err, CAISSON_E_PARSE, .what = what, .tensor = csn_str_make(path, len),
-                    .want = want);
+                    CSN_TEXTS(want, got));
+}
+
+caisson_status csn_jfields_fail(caisson_error *err, const char *where, csn_str key,
+                                const char *what, csn_str want) {
+    return fail(err, where, key, what, want, (csn_str){0});
 }
 
 static size_t find(const csn_jfield *fields, size_t n, csn_str key) {
@@ -103,11 +109,43 @@ static bool store(csn_jtype type, const csn_jval *v, void *to) {
     return is_right;
 }
 
+/* A value that is not what it should be, in few words. */
+static csn_str text_of(const csn_jval *v, char buf[64]) {
+    csn_str s = {0};
+    int64_t i;
+    uint64_t u;
+    bool b;
+    double d = 0;
+    switch (csn_jval_kind(v)) {
+    case CSN_JSON_ABSENT: return s;
+    case CSN_JSON_STRING:
+        (void)csn_jval_str(v, &s);
+        (void)snprintf(buf, 64, "\"%.*s\"", s.len < 40 ? (int)s.len : 40, s.ptr);
+        break;
+    case CSN_JSON_BOOL: return csn_jval_bool(v, &b) && b ? CSN_STR("true") : CSN_STR("false");
+    case CSN_JSON_NULL: return CSN_STR("null");
+    case CSN_JSON_ARRAY: return CSN_STR("an array");
+    case CSN_JSON_OBJECT: return CSN_STR("an object");
+    default:
+        if (csn_jval_i64(v, &i)) {
+            (void)snprintf(buf, 64, "%" PRId64, i);
+        } else if (csn_jval_u64(v, &u)) {
+            (void)snprintf(buf, 64, "%" PRIu64, u);
+        } else {
+            (void)csn_jval_f64(v, &d);
+            (void)snprintf(buf, 64, "%.17g", d);
+        }
+    }
+    return csn_str_from(buf);
+}
+
 caisson_status csn_jfields_read(const csn_jval *object, const csn_jfield *fields, size_t n,
                                 const char *where, void *ret, uint64_t *ret_seen,
                                 caisson_error *err) {
     if (csn_jval_kind(object) != CSN_JSON_OBJECT) {
-        return csn_jfields_fail(err, where, CSN_STR(""), "not a JSON object", CSN_STR("an object"));
+        char got[64];
+        return fail(err, where, (csn_str){0}, "not a JSON object", CSN_STR("an object"),
+                    text_of(object, got));
     }
     uint64_t given = 0;
     uint64_t seen = 0;
@@ -125,8 +163,9 @@ caisson_status csn_jfields_read(const csn_jval *object, const csn_jfield *fields
         }
         void *to = fields[i].offset == CSN_JF_UNSTORED ? NULL : (char *)ret + fields[i].offset;
         if (!store(fields[i].type, it.value, to)) {
-            return csn_jfields_fail(err, where, it.key, "value has the wrong type or range",
-                                    csn_str_from(type_names[fields[i].type]));
+            char got[64];
+            return fail(err, where, it.key, "value has the wrong type or range",
+                        csn_str_from(type_names[fields[i].type]), text_of(it.value, got));
         }
         seen |= UINT64_C(1) << i;
     }

@@ -54,8 +54,12 @@ static caisson_status read_shape(const struct raw *r, csn_shape *ret, caisson_er
     }
     ret->n_dims = (uint32_t)n;
     for (csn_jiter it = csn_jval_iter(r->shape); csn_jiter_next(&it);) {
-        uint64_t dim = 0;
-        if (!csn_jval_u64(it.value, &dim) || dim < 1 || dim > MAX_DIM) {
+        uint64_t dim;
+        if (!csn_jval_u64(it.value, &dim)) {
+            return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = r->name,
+                            .what = "a dimension is not an integer from 1 on");
+        }
+        if (dim < 1 || dim > MAX_DIM) {
             return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = r->name,
                             .what = "a dimension is out of range", CSN_VALUES(MAX_DIM, dim));
         }
@@ -113,11 +117,13 @@ static caisson_status check_extents(const csn_warp *w, const struct raw *r, uint
     return CAISSON_OK;
 }
 
-static caisson_status read_entry(csn_warp *w, const csn_jval *v, uint64_t trunk_nbytes,
+static caisson_status read_entry(csn_warp *w, const csn_jval *v, size_t i, uint64_t trunk_nbytes,
                                  struct entry *e, caisson_error *err) {
     struct raw r = {.group = GROUP};
     uint64_t seen, n;
-    CSN_TRY(csn_jfields_read(v, fields, CSN_N_FIELDS(fields), "", &r, &seen, err));
+    char where[32]; /* its name may be what is wrong */
+    (void)snprintf(where, sizeof(where), "%zu", i);
+    CSN_TRY(csn_jfields_read(v, fields, CSN_N_FIELDS(fields), where, &r, &seen, err));
     if (r.name.len == 0 || r.name.len > CSN_WARP_MAX_NAME) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = r.name, .what = "name is empty or too long",
                         CSN_VALUES(CSN_WARP_MAX_NAME, r.name.len));
@@ -233,9 +239,11 @@ static caisson_status check_gates(const csn_warp *w, const csn_warp_config *conf
 caisson_status csn_warp_read_trunk(csn_warp *w, const csn_warp_config *config, caisson_error *err) {
     const csn_jval *list = csn_jval_get(csn_json_root(w->manifest), "trunk");
     size_t n = csn_jval_len(list);
-    if (csn_jval_kind(list) != CSN_JSON_ARRAY || n == 0 || n > CAISSON_MAX_TENSORS) {
-        return CSN_FAIL(err, CAISSON_E_PARSE, .section = "trunk",
-                        .what = "not a list of tensors, or too long a one",
+    if (csn_jval_kind(list) != CSN_JSON_ARRAY || n == 0) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .section = "trunk", .what = "not a list of tensors");
+    }
+    if (n > CAISSON_MAX_TENSORS) {
+        return CSN_FAIL(err, CAISSON_E_LIMIT, .section = "trunk", .what = "too many tensors",
                         CSN_VALUES(CAISSON_MAX_TENSORS, n));
     }
     uint64_t trunk_nbytes;
@@ -245,7 +253,7 @@ caisson_status csn_warp_read_trunk(csn_warp *w, const csn_warp_config *config, c
     caisson_status status = CAISSON_OK;
     csn_jiter it = csn_jval_iter(list);
     while (status == CAISSON_OK && csn_jiter_next(&it)) {
-        status = read_entry(w, it.value, trunk_nbytes, &entries[it.index], err);
+        status = read_entry(w, it.value, it.index, trunk_nbytes, &entries[it.index], err);
     }
     if (status == CAISSON_OK) {
         status = keep(w, entries, (uint32_t)n, err);

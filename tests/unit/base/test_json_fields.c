@@ -60,31 +60,33 @@ static void values_land_in_their_members(void **state) {
 static void what_does_not_fit_is_named(void **state) {
     (void)state;
     static const struct {
-        const char *text, *key;
+        const char *text, *key, *got;
     } cases[] = {
-        {"{}", "thing.name"},
-        {"[]", "thing."},
-        {"{\"name\":null}", "thing.name"},
-        {"{\"name\":1}", "thing.name"},
-        {"{\"name\":\"n\",\"name\":\"n\"}", "thing.name"},
-        {"{\"name\":\"n\",\"f\":null,\"f\":1}", "thing.f"},
-        {"{\"name\":\"n\",\"flag\":1}", "thing.flag"},
-        {"{\"name\":\"n\",\"count\":2147483648}", "thing.count"},
-        {"{\"name\":\"n\",\"count\":-1}", "thing.count"},
-        {"{\"name\":\"n\",\"count\":1.0}", "thing.count"},
-        {"{\"name\":\"n\",\"id\":4294967296}", "thing.id"},
-        {"{\"name\":\"n\",\"big\":18446744073709551616}", "thing.big"},
-        {"{\"name\":\"n\",\"f\":1e39}", "thing.f"},
-        {"{\"name\":\"n\",\"d\":\"1\"}", "thing.d"},
-        {"{\"name\":\"n\",\"list\":{}}", "thing.list"},
-        {"{\"name\":\"n\",\"object\":[]}", "thing.object"},
-        {"{\"name\":\"n\",\"checked\":true}", "thing.checked"},
+        {"{}", "thing.name", ""},
+        {"[]", "thing", "an array"},
+        {"-3", "thing", "-3"},
+        {"{\"name\":null}", "thing.name", "null"},
+        {"{\"name\":1}", "thing.name", "1"},
+        {"{\"name\":\"n\",\"name\":\"n\"}", "thing.name", ""},
+        {"{\"name\":\"n\",\"f\":null,\"f\":1}", "thing.f", ""},
+        {"{\"name\":\"n\",\"flag\":1}", "thing.flag", "1"},
+        {"{\"name\":\"n\",\"count\":2147483648}", "thing.count", "2147483648"},
+        {"{\"name\":\"n\",\"count\":-1}", "thing.count", "-1"},
+        {"{\"name\":\"n\",\"count\":1.5}", "thing.count", "1.5"},
+        {"{\"name\":\"n\",\"id\":18446744073709551615}", "thing.id", "18446744073709551615"},
+        {"{\"name\":\"n\",\"big\":18446744073709551616}", "thing.big", "1.8446744073709552e+19"},
+        {"{\"name\":\"n\",\"f\":1e39}", "thing.f", "9.9999999999999994e+38"},
+        {"{\"name\":\"n\",\"d\":\"1\"}", "thing.d", "\"1\""},
+        {"{\"name\":\"n\",\"list\":{}}", "thing.list", "an object"},
+        {"{\"name\":\"n\",\"object\":false}", "thing.object", "false"},
+        {"{\"name\":\"n\",\"checked\":true}", "thing.checked", "true"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct thing t = {0};
         caisson_error err;
         ASSERT_STATUS(read(cases[i].text, &t, NULL, &err), CAISSON_E_PARSE);
         assert_string_equal(err.tensor, cases[i].key);
+        assert_string_equal(err.got, cases[i].got);
     }
 }
 

@@ -497,7 +497,7 @@ static void damaged_manifests_are_refused(void **state) {
         {"\"off\": 352872", "\"off\": 353384", CAISSON_E_BOUNDS, "trunk", "lm_head.weight"},
         {"\"off\": 352872", "\"off\": 18446744073709551615", CAISSON_E_BOUNDS, "trunk",
          "lm_head.weight"},
-        {"\"off\": 352872", "\"off\": -1", CAISSON_E_PARSE, "trunk", "off"},
+        {"\"off\": 352872", "\"off\": -1", CAISSON_E_PARSE, "trunk", "78.off"},
         {"\"shape\": [\n    256,\n    128\n   ]", "\"shape\": []", CAISSON_E_PARSE, "trunk",
          "model.embed_tokens.weight"},
         {"\"shape\": [\n    256,\n    128\n   ]", "\"shape\": [1, 1, 1, 256, 128]", CAISSON_E_PARSE,
