@@ -36,6 +36,9 @@ static const char *moe_gap(const csn_arch *a) {
         return "a shared expert that is not as wide as some routed ones: WARP's engine has one, "
                "always";
     }
+    if (a->moe.norm_topk_prob && a->moe.top_k == 1) {
+        return "one expert a token whose weight is made 1: there it keeps its score";
+    }
     if (a->moe.routed_expert_hidden_size != 0 && !a->moe.has_latent_norm) {
         return "latent experts without a norm behind them";
     }

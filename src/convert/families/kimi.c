@@ -169,6 +169,7 @@ static caisson_status read_kimi(csn_config *c, csn_arena *arena, csn_arch *a, ca
     CSN_TRY(csn_config_mla(c, &rope, true, arena, a, err));
     CSN_TRY(csn_config_need(c, "routed_scaling_factor", NULL, err));
     CSN_TRY(csn_config_grouped_moe(c, true, a, err));
+    a->moe.norm_topk_prob = a->moe.norm_topk_prob && a->moe.top_k > 1; /* as these models are run */
     return read_kda(c, arena, a, err);
 }
 

@@ -49,23 +49,23 @@ static void sigmoid_weights(const struct route *r, float *z) {
     }
 }
 
-/* What experts are chosen by. */
-static float score(const csn_moe *moe, const float *w, uint32_t i) {
+/* What experts are chosen by. A bias adds to probabilities: w[i] / all. */
+static float score(const csn_moe *moe, const float *w, float all, uint32_t i) {
     if (w[i] < 0.0f) {
         return -INFINITY;
     }
-    return moe->bias != NULL ? w[i] + moe->bias[i] : w[i];
+    return moe->bias != NULL ? w[i] / all + moe->bias[i] : w[i];
 }
 
 /* The sum of the two largest scores of the routable of experts [i0, i1), of one the only, of none
  * less than any; or the largest alone. *ret_n: how many are routable. */
-static float group_score(const csn_moe *moe, const float *w, uint32_t i0, uint32_t i1,
+static float group_score(const csn_moe *moe, const float *w, float all, uint32_t i0, uint32_t i1,
                          uint32_t *ret_n) {
     float first = -INFINITY;
     float second = -INFINITY;
     uint32_t n = 0;
     for (uint32_t i = i0; i < i1; i++) {
-        float s = score(moe, w, i);
+        float s = score(moe, w, all, i);
         n += w[i] >= 0.0f;
         if (s > first) {
             second = first;
@@ -80,12 +80,12 @@ static float group_score(const csn_moe *moe, const float *w, uint32_t i0, uint32
 
 /* Takes the experts of all groups but the topk_group best out; of equal ones the first is better.
  * Where a mask leaves fewer than top_k experts in these, the next best stay too. */
-static void keep_groups(const csn_moe *moe, uint32_t top_k, float *w) {
+static void keep_groups(const csn_moe *moe, uint32_t top_k, float all, float *w) {
     uint32_t size = moe->n_experts / moe->n_group;
     float scores[CSN_MAX_EXPERT_GROUPS];
     uint32_t n_routable[CSN_MAX_EXPERT_GROUPS];
     for (uint32_t g = 0; g < moe->n_group; g++) {
-        scores[g] = group_score(moe, w, g * size, (g + 1) * size, &n_routable[g]);
+        scores[g] = group_score(moe, w, all, g * size, (g + 1) * size, &n_routable[g]);
     }
     for (uint32_t g = 0; g < moe->n_group; g++) {
         uint32_t n_better = 0;
@@ -105,12 +105,12 @@ static void keep_groups(const csn_moe *moe, uint32_t top_k, float *w) {
 
 /* The top_k of the largest scores, the lower id first among equals, sorted by id, none twice
  * whatever the bias is. w is used up. */
-static void choose(const csn_moe *moe, float *w, uint32_t top_k, csn_pick *picks) {
+static void choose(const csn_moe *moe, float *w, float all, uint32_t top_k, csn_pick *picks) {
     for (uint32_t k = 0; k < top_k; k++) {
         uint32_t best = moe->n_experts;
         float best_score = -INFINITY;
         for (uint32_t i = 0; i < moe->n_experts; i++) {
-            float s = score(moe, w, i);
+            float s = score(moe, w, all, i);
             if (w[i] >= 0.0f && (best == moe->n_experts || s > best_score)) {
                 best = i;
                 best_score = s;
@@ -125,11 +125,11 @@ static void choose(const csn_moe *moe, float *w, uint32_t top_k, csn_pick *picks
     }
 }
 
-/* What the weights of the chosen are divided by; `all`: the sum over all experts. */
+/* What the weights of the chosen are divided by. */
 static float divisor(const struct route *r, const csn_pick *picks, float all) {
     const csn_moe *moe = r->moe;
-    if (!moe->norm_topk_prob || (moe->is_sigmoid && r->top_k == 1)) {
-        return moe->is_sigmoid ? 1.0f : all;
+    if (!moe->norm_topk_prob) {
+        return all;
     }
     float sum = 0.0f;
     for (uint32_t k = 0; k < r->top_k; k++) {
@@ -144,16 +144,16 @@ static void route_span(void *ctx, uint64_t t0, uint64_t t1) {
     for (uint64_t t = t0; t < t1; t++) {
         float *w = r->logits + t * moe->n_experts;
         csn_pick *picks = r->picks + t * r->top_k;
-        float all = 0.0f;
+        float all = 1.0f; /* the sum over all experts, or what stands for it */
         if (moe->is_sigmoid) {
             sigmoid_weights(r, w);
         } else {
             all = softmax_weights(r, w);
         }
         if (moe->n_group > 1) {
-            keep_groups(moe, r->top_k, w);
+            keep_groups(moe, r->top_k, all, w);
         }
-        choose(moe, w, r->top_k, picks);
+        choose(moe, w, all, r->top_k, picks);
         float by = divisor(r, picks, all);
         for (uint32_t k = 0; k < r->top_k; k++) {
             picks[k].weight = picks[k].weight / by * moe->scale;

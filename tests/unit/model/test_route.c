@@ -89,9 +89,9 @@ static void sigmoid_weights_are_not_a_distribution(void **state) {
     route(&f, NULL, logits);
     double sum = 2 * sigmoid(2) + sigmoid(1);
     expect(&f, 0, 2, 2.5 * sigmoid(2) / sum);
-    f.moe.top_k = 1; /* nothing to normalise; the lower id of two equal ones */
+    f.moe.top_k = 1; /* of two equal ones the lower id */
     route(&f, NULL, logits);
-    expect(&f, 0, 2, 2.5 * sigmoid(2));
+    expect(&f, 0, 2, 2.5);
     done(&f);
 }
 
@@ -106,6 +106,25 @@ static void bias_chooses_but_does_not_weigh(void **state) {
     expect(&f, 0, 4, sigmoid(2));
     expect(&f, 1, 5, sigmoid(-3));
     expect(&f, 2, 6, sigmoid(1));
+    done(&f);
+}
+
+/* Expert 5 comes to .002 + .2, expert 6 has .122 (of weights exp(z - max), .007 + .2 and .368: the
+ * bias is not for these). */
+static void bias_adds_to_probabilities(void **state) {
+    (void)state;
+    static const float bias[N] = {0, 0, 0, 0, 0, 0.2f, 0, 0};
+    struct fixture f;
+    double sum = 0;
+    init(&f);
+    for (int i = 0; i < N; i++) {
+        sum += exp((double)logits[i]);
+    }
+    f.moe.bias = bias;
+    route(&f, NULL, logits);
+    expect(&f, 0, 2, exp(2) / sum);
+    expect(&f, 1, 4, exp(2) / sum);
+    expect(&f, 2, 5, exp(-3) / sum);
     done(&f);
 }
 
@@ -262,6 +281,7 @@ int main(void) {
         cmocka_unit_test(softmax_over_all_experts),
         cmocka_unit_test(sigmoid_weights_are_not_a_distribution),
         cmocka_unit_test(bias_chooses_but_does_not_weigh),
+        cmocka_unit_test(bias_adds_to_probabilities),
         cmocka_unit_test(groups_are_chosen_by_their_two_best),
         cmocka_unit_test(equal_groups_and_experts_go_by_the_lower_number),
         cmocka_unit_test(no_bias_chooses_an_expert_twice),
