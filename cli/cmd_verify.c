@@ -198,7 +198,8 @@ const cli_command cli_cmd_verify = {
         "code Note]}]; a part that a fault "
         "does not have is null; codes are InvalidMagic, UnsupportedVersion, UnsupportedFeature, "
         "Bounds, Parse, "
-        "MissingTensor, Hash, Io, Signature.",
+        "MissingTensor, Hash, Io, Signature; Limit and Unsupported: more or other than this build "
+        "takes.",
     .examples = "caisson verify model.cmf\ncaisson verify --json *.cmf\n"
                 "caisson verify --write-digests model.waste",
     .run = run,

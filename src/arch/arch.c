@@ -134,9 +134,9 @@ const char *const csn_act_names[CSN_N_ACTS] = {"silu", "gelu_tanh", "situ"};
 
 static const char where[] = "arch";
 
-static caisson_status fail(caisson_error *err, const char *key, const char *what,
-                           const char *want) {
-    return csn_jfields_fail(err, where, csn_str_from(key), what, csn_str_from(want));
+static caisson_status fail(caisson_error *err, const char *key, const char *what, const char *want,
+                           const csn_jval *got) {
+    return csn_jfields_fail(err, where, csn_str_from(key), what, csn_str_from(want), got);
 }
 
 void csn_arch_init(csn_arch *arch) {
@@ -186,7 +186,8 @@ static caisson_status read_factors(const csn_jval *list, const char *key, csn_ar
     CSN_TRY(CSN_ARENA_NEW(arena, csn_jval_len(list), &f, err));
     for (csn_jiter it = csn_jval_iter(list); csn_jiter_next(&it);) {
         if (!csn_jval_f64(it.value, &f[it.index]) || !isfinite(f[it.index]) || f[it.index] <= 0) {
-            return fail(err, key, "element has the wrong type or range", "numbers above 0");
+            return fail(err, key, "element has the wrong type or range", "numbers above 0",
+                        it.value);
         }
     }
     *ret = f;
@@ -198,14 +199,16 @@ static caisson_status read_heads_per_layer(const csn_jval *list, csn_arena *aren
                                            caisson_error *err) {
     static const char key[] = "attention_heads_per_layer";
     if (csn_jval_len(list) != a->n_layers) {
-        return fail(err, key, "length differs from num_layers", "one element a layer");
+        return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = CSN_STR("arch.attention_heads_per_layer"),
+                        .what = "length differs from num_layers",
+                        CSN_VALUES(a->n_layers, csn_jval_len(list)));
     }
     CSN_TRY(CSN_ARENA_NEW(arena, a->n_layers, &a->attention_heads_per_layer, err));
     for (csn_jiter it = csn_jval_iter(list); csn_jiter_next(&it);) {
         uint64_t u = 0;
         if (!csn_jval_u64(it.value, &u) || u == 0 || u > INT32_MAX || u % a->n_kv_heads != 0) {
             return fail(err, key, "element has the wrong type or range",
-                        "multiples of num_kv_heads above 0");
+                        "multiples of num_kv_heads above 0", it.value);
         }
         a->attention_heads_per_layer[it.index] = (uint32_t)u;
     }
@@ -219,7 +222,7 @@ static caisson_status read_no_rope(const csn_jval *list, csn_arena *arena, csn_a
         uint64_t i = 0;
         if (!csn_jval_u64(it.value, &i) || i >= a->n_layers || a->no_rope[i]) {
             return fail(err, "caisson.no_rope_layers", "element has the wrong type or range",
-                        "layer numbers, each once");
+                        "layer numbers, each once", it.value);
         }
         a->no_rope[i] = true;
     }
@@ -237,10 +240,11 @@ static caisson_status read_longrope(const csn_jval *v, csn_arena *arena, csn_arc
                          &a->longrope.long_factor, &n_long, err));
     if (n_long != a->longrope.n || n_long != csn_arch_rotary_dim(a, 0) / 2) {
         return fail(err, "caisson.longrope", "factors differ in number from half the rotary dims",
-                    "rotary_dim / 2 of each");
+                    "rotary_dim / 2 of each", NULL);
     }
     if (!(a->longrope.attention_factor > 0)) {
-        return fail(err, "caisson.longrope.attention_factor", "not positive", "above 0");
+        return fail(err, "caisson.longrope.attention_factor", "not positive", "above 0",
+                    csn_jval_get(v, "attention_factor"));
     }
     a->longrope.present = true;
     return CAISSON_OK;
@@ -249,8 +253,12 @@ static caisson_status read_longrope(const csn_jval *v, csn_arena *arena, csn_arc
 static caisson_status check_moe(const csn_arch *a, caisson_error *err) {
     uint32_t n = a->moe.n_experts;
     uint32_t n_group = a->moe.n_group;
-    if (n == 0 || a->moe.top_k == 0 || a->moe.top_k > n) {
-        return fail(err, "moe", "num_experts or top_k makes no sense", "1 <= top_k <= num_experts");
+    if (n == 0) {
+        return fail(err, "moe.num_experts", "is 0", "at least 1", NULL);
+    }
+    if (a->moe.top_k == 0 || a->moe.top_k > n) {
+        return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = CSN_STR("arch.moe.top_k"),
+                        .what = "not 1 to num_experts", CSN_VALUES(n, a->moe.top_k));
     }
     if (n_group == 0 && a->moe.topk_group == 0 && !a->moe.group_max) {
         return CAISSON_OK;
@@ -258,7 +266,7 @@ static caisson_status check_moe(const csn_arch *a, caisson_error *err) {
     if (n_group == 0 || n % n_group != 0 || a->moe.topk_group == 0 || a->moe.topk_group > n_group ||
         a->moe.top_k > n / n_group * a->moe.topk_group) {
         return fail(err, "moe.caisson.n_group", "n_group or topk_group makes no sense",
-                    "equal groups, and top_k experts in topk_group of them");
+                    "equal groups, and top_k experts in topk_group of them", NULL);
     }
     return CAISSON_OK;
 }
@@ -268,19 +276,21 @@ static caisson_status check_mla(const csn_arch *a, caisson_error *err) {
         const char *key;
         uint32_t value;
     } sizes[] = {
-        {"mla.kv_lora_rank", a->mla.kv_lora_rank},
-        {"mla.qk_rope_head_dim", a->mla.qk_rope_head_dim},
-        {"mla.qk_nope_head_dim", a->mla.qk_nope_head_dim},
-        {"mla.v_head_dim", a->mla.v_head_dim},
+        {"arch.mla.kv_lora_rank", a->mla.kv_lora_rank},
+        {"arch.mla.qk_rope_head_dim", a->mla.qk_rope_head_dim},
+        {"arch.mla.qk_nope_head_dim", a->mla.qk_nope_head_dim},
+        {"arch.mla.v_head_dim", a->mla.v_head_dim},
     };
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         if (sizes[i].value == 0 || sizes[i].value > CSN_ARCH_MAX_MLA_DIM) {
-            return fail(err, sizes[i].key, "out of range", "1 to 2^20");
+            return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = csn_str_from(sizes[i].key),
+                            .what = "not 1 to 2^20",
+                            CSN_VALUES(CSN_ARCH_MAX_MLA_DIM, sizes[i].value));
         }
     }
     if (a->mla.q_lora_rank > CSN_ARCH_MAX_MLA_DIM || a->mla.qk_rope_head_dim % 2 != 0) {
         return fail(err, "mla", "q_lora_rank out of range or qk_rope_head_dim odd",
-                    "at most 2^20, an even number");
+                    "at most 2^20, an even number", NULL);
     }
     return CAISSON_OK;
 }
@@ -297,7 +307,8 @@ static caisson_status read_objects(const csn_jval *o, csn_arena *arena, csn_arch
         a->yarn.has_mscale_all_dim = (seen >> 5 & 1) != 0;
         if (!(a->yarn.factor > 0 && a->yarn.attention_factor > 0) ||
             a->yarn.original_max_position_embeddings == 0) {
-            return fail(err, "yarn", "a factor or the original length is not positive", "above 0");
+            return fail(err, "yarn", "a factor or the original length is not positive", "above 0",
+                        NULL);
         }
     }
     v = csn_jval_get(o, "mla");
@@ -356,7 +367,7 @@ static caisson_status read_words(const csn_jval *o, csn_arch *a, caisson_error *
     return CAISSON_OK;
 }
 
-static caisson_status check_counts(const csn_arch *a, caisson_error *err) {
+static caisson_status check_counts(const csn_jval *o, const csn_arch *a, caisson_error *err) {
     const struct {
         const char *key;
         uint32_t value;
@@ -372,7 +383,7 @@ static caisson_status check_counts(const csn_arch *a, caisson_error *err) {
     };
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
         if (counts[i].value == 0) {
-            return fail(err, counts[i].key, "is 0", "at least 1");
+            return fail(err, counts[i].key, "is 0", "at least 1", NULL);
         }
     }
     if (a->n_layers > CSN_ARCH_MAX_LAYERS || a->num_loops > CSN_ARCH_MAX_LAYERS / a->n_layers) {
@@ -390,7 +401,7 @@ static caisson_status check_counts(const csn_arch *a, caisson_error *err) {
                         CSN_VALUES(a->n_heads, a->n_kv_heads));
     }
     if (a->head_dim % 2 != 0) {
-        return fail(err, "head_dim", "is odd", "an even number");
+        return fail(err, "head_dim", "is odd", "an even number", csn_jval_get(o, "head_dim"));
     }
     if (a->attn_res_block_size > a->n_layers) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = CSN_STR("arch.caisson.attn_res_block_size"),
@@ -416,13 +427,15 @@ static caisson_status check_factors(const csn_jval *o, caisson_error *err) {
     };
     for (size_t i = 0; i < sizeof(positive) / sizeof(positive[0]); i++) {
         double d = 0;
-        if (csn_jval_f64(csn_jval_get(o, positive[i]), &d) && !((float)d > 0)) {
-            return fail(err, positive[i], "not positive in f32", "above 0");
+        const csn_jval *v = csn_jval_get(o, positive[i]);
+        if (csn_jval_f64(v, &d) && !((float)d > 0)) {
+            return fail(err, positive[i], "not positive in f32", "above 0", v);
         }
     }
     double eps = 0;
-    if (csn_jval_f64(csn_jval_get(o, "rms_norm_eps"), &eps) && !(eps >= 0)) {
-        return fail(err, "rms_norm_eps", "negative", "at least 0");
+    const csn_jval *v = csn_jval_get(o, "rms_norm_eps");
+    if (csn_jval_f64(v, &eps) && !(eps >= 0)) {
+        return fail(err, "rms_norm_eps", "negative", "at least 0", v);
     }
     return CAISSON_OK;
 }
@@ -434,10 +447,11 @@ caisson_status csn_arch_parse(const csn_jval *object, csn_arena *arena, csn_arch
     csn_arch_init(&a);
     CSN_TRY(csn_jfields_read(object, csn_arch_fields, CSN_ARCH_N_FIELDS, where, &a, &seen, err));
     CSN_TRY(read_words(object, &a, err));
-    CSN_TRY(check_counts(&a, err));
+    CSN_TRY(check_counts(object, &a, err));
     CSN_TRY(check_factors(object, err));
     if (a.partial_rotary_factor > 1.0f) {
-        return fail(err, "partial_rotary_factor", "more than all of a head", "at most 1");
+        return fail(err, "partial_rotary_factor", "more than all of a head", "at most 1",
+                    csn_jval_get(object, "partial_rotary_factor"));
     }
     CSN_TRY(csn_arena_str(arena, a.arch_name, &a.arch_name, err));
     CSN_TRY(read_layer_types(csn_jval_get(object, "layer_types"), arena, &a, err));

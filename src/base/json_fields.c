@@ -6,20 +6,45 @@
 #include <math.h>
 #include <stdio.h>
 
-static caisson_status fail(caisson_error *err, const char *where, csn_str key, const char *what,
-                           csn_str want, csn_str got) {
+csn_str csn_jval_brief(const csn_jval *v, char buf[CSN_BRIEF]) {
+    csn_str s = {0};
+    int64_t i;
+    uint64_t u;
+    bool b;
+    double d = 0;
+    switch (csn_jval_kind(v)) {
+    case CSN_JSON_ABSENT: return s;
+    case CSN_JSON_STRING:
+        (void)csn_jval_str(v, &s);
+        (void)snprintf(buf, CSN_BRIEF, "\"%.*s\"", s.len < 40 ? (int)s.len : 40, s.ptr);
+        break;
+    case CSN_JSON_BOOL: return csn_jval_bool(v, &b) && b ? CSN_STR("true") : CSN_STR("false");
+    case CSN_JSON_NULL: return CSN_STR("null");
+    case CSN_JSON_ARRAY: return CSN_STR("an array");
+    case CSN_JSON_OBJECT: return CSN_STR("an object");
+    default:
+        if (csn_jval_i64(v, &i)) {
+            (void)snprintf(buf, CSN_BRIEF, "%" PRId64, i);
+        } else if (csn_jval_u64(v, &u)) {
+            (void)snprintf(buf, CSN_BRIEF, "%" PRIu64, u);
+        } else {
+            (void)csn_jval_f64(v, &d);
+            (void)csn_number_text(d, false, buf);
+        }
+    }
+    return csn_str_from(buf);
+}
+
+caisson_status csn_jfields_fail(caisson_error *err, const char *where, csn_str key,
+                                const char *what, csn_str want, const csn_jval *got) {
     char path[160];
+    char text[CSN_BRIEF];
     int n =
         snprintf(path, sizeof(path), "%s%s%.*s", where, where[0] != '\0' && key.len > 0 ? "." : "",
                  key.len < 100 ? (int)key.len : 100, key.ptr != NULL ? key.ptr : "");
     size_t len = n < 0 ? 0 : (size_t)n < sizeof(path) ? (size_t)n : sizeof(path) - 1;
     return CSN_FAIL(err, CAISSON_E_PARSE, .what = what, .tensor = csn_str_make(path, len),
-                    CSN_TEXTS(want, got));
-}
-
-caisson_status csn_jfields_fail(caisson_error *err, const char *where, csn_str key,
-                                const char *what, csn_str want) {
-    return fail(err, where, key, what, want, (csn_str){0});
+                    CSN_TEXTS(want, csn_jval_brief(got, text)));
 }
 
 static size_t find(const csn_jfield *fields, size_t n, csn_str key) {
@@ -109,43 +134,12 @@ static bool store(csn_jtype type, const csn_jval *v, void *to) {
     return is_right;
 }
 
-/* A value that is not what it should be, in few words. */
-static csn_str text_of(const csn_jval *v, char buf[64]) {
-    csn_str s = {0};
-    int64_t i;
-    uint64_t u;
-    bool b;
-    double d = 0;
-    switch (csn_jval_kind(v)) {
-    case CSN_JSON_ABSENT: return s;
-    case CSN_JSON_STRING:
-        (void)csn_jval_str(v, &s);
-        (void)snprintf(buf, 64, "\"%.*s\"", s.len < 40 ? (int)s.len : 40, s.ptr);
-        break;
-    case CSN_JSON_BOOL: return csn_jval_bool(v, &b) && b ? CSN_STR("true") : CSN_STR("false");
-    case CSN_JSON_NULL: return CSN_STR("null");
-    case CSN_JSON_ARRAY: return CSN_STR("an array");
-    case CSN_JSON_OBJECT: return CSN_STR("an object");
-    default:
-        if (csn_jval_i64(v, &i)) {
-            (void)snprintf(buf, 64, "%" PRId64, i);
-        } else if (csn_jval_u64(v, &u)) {
-            (void)snprintf(buf, 64, "%" PRIu64, u);
-        } else {
-            (void)csn_jval_f64(v, &d);
-            (void)snprintf(buf, 64, "%.17g", d);
-        }
-    }
-    return csn_str_from(buf);
-}
-
 caisson_status csn_jfields_read(const csn_jval *object, const csn_jfield *fields, size_t n,
                                 const char *where, void *ret, uint64_t *ret_seen,
                                 caisson_error *err) {
     if (csn_jval_kind(object) != CSN_JSON_OBJECT) {
-        char got[64];
-        return fail(err, where, (csn_str){0}, "not a JSON object", CSN_STR("an object"),
-                    text_of(object, got));
+        return csn_jfields_fail(err, where, (csn_str){0}, "not a JSON object", CSN_STR("an object"),
+                                object);
     }
     uint64_t given = 0;
     uint64_t seen = 0;
@@ -155,7 +149,7 @@ caisson_status csn_jfields_read(const csn_jval *object, const csn_jfield *fields
             continue;
         }
         if ((given >> i & 1) != 0) {
-            return csn_jfields_fail(err, where, it.key, "key given twice", CSN_STR("once"));
+            return csn_jfields_fail(err, where, it.key, "key given twice", CSN_STR("once"), NULL);
         }
         given |= UINT64_C(1) << i;
         if ((fields[i].flags & CSN_JF_NULLABLE) != 0 && csn_jval_kind(it.value) == CSN_JSON_NULL) {
@@ -163,9 +157,8 @@ caisson_status csn_jfields_read(const csn_jval *object, const csn_jfield *fields
         }
         void *to = fields[i].offset == CSN_JF_UNSTORED ? NULL : (char *)ret + fields[i].offset;
         if (!store(fields[i].type, it.value, to)) {
-            char got[64];
-            return fail(err, where, it.key, "value has the wrong type or range",
-                        csn_str_from(type_names[fields[i].type]), text_of(it.value, got));
+            return csn_jfields_fail(err, where, it.key, "value has the wrong type or range",
+                                    csn_str_from(type_names[fields[i].type]), it.value);
         }
         seen |= UINT64_C(1) << i;
     }
@@ -173,7 +166,7 @@ caisson_status csn_jfields_read(const csn_jval *object, const csn_jfield *fields
         if ((fields[i].flags & CSN_JF_REQUIRED) != 0 && (given >> i & 1) == 0) {
             return csn_jfields_fail(err, where, csn_str_from(fields[i].key),
                                     "required key is missing",
-                                    csn_str_from(type_names[fields[i].type]));
+                                    csn_str_from(type_names[fields[i].type]), NULL);
         }
     }
     if (ret_seen != NULL) {

@@ -14,6 +14,7 @@
 #define CSN_BASE_JSON_FIELDS_H
 
 #include "base/json.h"
+#include "base/number.h"
 
 typedef enum csn_jtype {
     CSN_JT_ANY,        /* const csn_jval *, any value */
@@ -52,9 +53,14 @@ caisson_status csn_jfields_read(const csn_jval *object, const csn_jfield *fields
                                 caisson_error *err);
 /* True if `key` is one of the table's. */
 bool csn_jfields_know(const csn_jfield *fields, size_t n, csn_str key);
-/* CAISSON_E_PARSE about one key of an object: "arch.moe.top_k: <what>". */
+/* A value as a message shows it: of arrays and objects the kind, of NULL nothing. In `buf`, or a
+ * literal. */
+enum { CSN_BRIEF = 64 };
+csn_str csn_jval_brief(const csn_jval *v, char buf[CSN_BRIEF]);
+/* CAISSON_E_PARSE about one key of an object: "arch.moe.top_k: <what>". got: the value that is
+ * there; NULL: none, or `what` says it. */
 caisson_status csn_jfields_fail(caisson_error *err, const char *where, csn_str key,
-                                const char *what, csn_str want);
+                                const char *what, csn_str want, const csn_jval *got);
 
 #define CSN_N_FIELDS(table) (sizeof(table) / sizeof((table)[0]))
 

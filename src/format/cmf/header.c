@@ -92,8 +92,8 @@ static const csn_jfield hash_fields[] = {
 /* A token id that int32_t can hold. */
 static caisson_status token_id(uint64_t id, const char *key, int32_t *ret, caisson_error *err) {
     if (id > INT32_MAX) {
-        return csn_jfields_fail(err, "tokenizer_config", csn_str_from(key),
-                                "token id is out of range", CSN_STR("0 to 2147483647"));
+        return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = csn_str_from(key),
+                        .what = "token id is out of range", CSN_VALUES(INT32_MAX, id));
     }
     *ret = (int32_t)id;
     return CAISSON_OK;
@@ -107,7 +107,7 @@ static caisson_status read_special_tokens(csn_chat_bundle *chat, const csn_jval 
         if (v != NULL && !csn_jval_str(v, &chat->special_tokens[i])) {
             return csn_jfields_fail(err, "tokenizer_config.special_tokens_map",
                                     csn_str_from(csn_cmf_special_tokens[i]), "not a string",
-                                    CSN_STR("string"));
+                                    CSN_STR("string"), v);
         }
     }
     return CAISSON_OK;
@@ -130,14 +130,15 @@ static caisson_status read_chat(csn_cmf *c, const csn_jval *v, caisson_error *er
     for (csn_jiter it = csn_jval_iter(raw.eos); csn_jiter_next(&it);) {
         uint64_t id = UINT64_MAX;
         (void)csn_jval_u64(it.value, &id);
-        CSN_TRY(token_id(id, "eos_token_ids", &chat->eos_token_ids[chat->n_eos], err));
+        CSN_TRY(
+            token_id(id, "tokenizer_config.eos_token_ids", &chat->eos_token_ids[chat->n_eos], err));
         chat->n_eos++;
     }
     if ((seen >> 2 & 1) != 0) {
-        CSN_TRY(token_id(raw.bos, "bos_token_id", &chat->bos_token_id, err));
+        CSN_TRY(token_id(raw.bos, "tokenizer_config.bos_token_id", &chat->bos_token_id, err));
     }
     if ((seen >> 3 & 1) != 0) {
-        CSN_TRY(token_id(raw.pad, "pad_token_id", &chat->pad_token_id, err));
+        CSN_TRY(token_id(raw.pad, "tokenizer_config.pad_token_id", &chat->pad_token_id, err));
     }
     return read_special_tokens(chat, raw.special_tokens, err);
 }
@@ -201,17 +202,19 @@ static caisson_status check_skills(const csn_jval *skills, caisson_error *err) {
             uint64_t u;
             if (!csn_jval_u64(k.value, &u)) {
                 return csn_jfields_fail(err, "skills", CSN_STR("layers"), "not layer numbers",
-                                        CSN_STR("integers"));
+                                        CSN_STR("integers"), k.value);
             }
         }
     }
     return CAISSON_OK;
 }
 
-static caisson_status check_temperature(float t, const char *where, caisson_error *err) {
+static caisson_status check_temperature(float t, const csn_jval *object, const char *where,
+                                        caisson_error *err) {
     return t > 0.0f ? CAISSON_OK
                     : csn_jfields_fail(err, where, CSN_STR("temperature"), "not above 0",
-                                       CSN_STR("a positive number"));
+                                       CSN_STR("a positive number"),
+                                       csn_jval_get(object, "temperature"));
 }
 
 static bool is_quant_type(csn_str s) {
@@ -249,12 +252,12 @@ caisson_status csn_cmf_parse_header(csn_cmf *c, csn_str text, caisson_error *err
     if (h.calibration != NULL) {
         CSN_TRY(csn_jfields_read(h.calibration, calibration_fields,
                                  CSN_N_FIELDS(calibration_fields), "calibration", c, NULL, err));
-        CSN_TRY(check_temperature(c->calibration_temperature, "calibration", err));
+        CSN_TRY(check_temperature(c->calibration_temperature, h.calibration, "calibration", err));
     }
     if (h.routing != NULL) {
         CSN_TRY(csn_jfields_read(h.routing, routing_fields, CSN_N_FIELDS(routing_fields), "routing",
                                  c, NULL, err));
-        CSN_TRY(check_temperature(c->routing_temperature, "routing", err));
+        CSN_TRY(check_temperature(c->routing_temperature, h.routing, "routing", err));
     }
     return CAISSON_OK;
 }

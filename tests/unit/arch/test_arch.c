@@ -328,10 +328,10 @@ static void senseless_values_are_refused_with_their_key(void **state) {
          CAISSON_E_PARSE},
         {"\"moe\":{\"num_experts\":4,\"moe_intermediate_size\":8}", "arch.moe.top_k",
          CAISSON_E_PARSE},
-        {"\"moe\":{\"num_experts\":4,\"top_k\":5,\"moe_intermediate_size\":8}", "arch.moe",
+        {"\"moe\":{\"num_experts\":4,\"top_k\":5,\"moe_intermediate_size\":8}", "arch.moe.top_k",
          CAISSON_E_PARSE},
-        {"\"moe\":{\"num_experts\":0,\"top_k\":0,\"moe_intermediate_size\":8}", "arch.moe",
-         CAISSON_E_PARSE},
+        {"\"moe\":{\"num_experts\":0,\"top_k\":0,\"moe_intermediate_size\":8}",
+         "arch.moe.num_experts", CAISSON_E_PARSE},
         {"\"yarn\":{\"factor\":0.0,\"original_max_position_embeddings\":8}", "arch.yarn",
          CAISSON_E_PARSE},
         {"\"yarn\":{\"factor\":2.0,\"original_max_position_embeddings\":8,"
