@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "convert/skill_add.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -101,11 +102,18 @@ static bool is_wanted(const job *j, csn_str name, uint32_t *ret_layer) {
              csn_str_is(name, "model.norm.weight") || csn_str_starts(name, CSN_STR("lm_head."))));
 }
 
-/* The donor's x in the dtype of the skill; what f16 cannot hold stays f32. */
+/* The donor's x in the dtype of the skill: its own bytes if it has that, since encoding again would
+ * lose some of it; what f16 cannot hold stays f32. */
 static caisson_status encode(job *j, const csn_tensor *t, const float *x,
                              const csn_dtype **ret_to) {
     const csn_dtype *f32 = csn_dtype_by_name(CSN_STR("f32"));
     const csn_dtype *to = j->o->quant != NULL && t->shape.n_dims == 2 ? j->o->quant : t->dtype;
+    csn_str bytes = csn_donor_bytes_as(j->donor, t->name, to);
+    *ret_to = to;
+    if (bytes.len > 0) {
+        j->encoded.len = 0;
+        return csn_buf_str(&j->encoded, bytes, j->err);
+    }
     if (to->encode == NULL) {
         return CSN_FAIL(j->err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = t->name,
                         .what = "nobody writes the dtype that the base has here; choose another "
@@ -126,7 +134,8 @@ static caisson_status store(job *j, const csn_tensor *t, const csn_dtype *to) {
     csn_buf name = CSN_BUF_INIT(1 << 17);
     CSN_TRY(csn_buf_printf(&name, j->err, "skill.%.*s.%.*s", CSN_STR_ARGS(j->id),
                            CSN_STR_ARGS(t->name)));
-    csn_cmf_plan_tensor plan = {.name = csn_buf_view(&name), .dtype = to, .shape = t->shape};
+    csn_cmf_plan_tensor plan = {
+        .name = csn_buf_view(&name), .dtype = to, .shape = t->shape, .nbytes = j->encoded.len};
     caisson_status s =
         csn_cmf_append_tensor(j->append, &plan, j->encoded.ptr, j->encoded.len, j->err);
     csn_buf_free(&name);
@@ -140,11 +149,18 @@ static caisson_status take(job *j, const csn_tensor *t, const float *base, const
                            uint64_t n, bool *ret_stored) {
     const csn_convert_item as_f32 = {.to = csn_dtype_by_name(CSN_STR("f32")), .shape = t->shape};
     csn_skill_report r = {.name = t->name};
+    double sums[2];
     *ret_stored = false;
     /* f32 values are their own payload on the machines that we run on */
     csn_str values = csn_str_make((const char *)x, (size_t)n * sizeof(float));
-    CSN_TRY(csn_tensor_error(&as_f32, values, base, n, j->pool, &r.delta, j->err));
-    if (r.delta > 0 && r.delta >= j->o->min_delta) {
+    CSN_TRY(csn_tensor_error_sums(&as_f32, values, base, n, j->pool, sums, j->err));
+    if (!isfinite(sums[0])) {
+        return CSN_FAIL(j->err, CAISSON_E_PARSE, .section = "data", .tensor = t->name,
+                        .what = "the donor or the base has a value that is not a finite number");
+    }
+    bool is_all_new = sums[0] > 0 && sums[1] <= 0; /* a base of zeros, of which no share tells */
+    r.delta = is_all_new ? 1 : csn_tensor_error_of(sums);
+    if (is_all_new || (r.delta > 0 && r.delta >= j->o->min_delta)) {
         const csn_dtype *to;
         CSN_TRY(encode(j, t, x, &to));
         bool same =
@@ -196,8 +212,23 @@ static caisson_status compare(job *j, const csn_tensor *t, bool *ret_stored) {
     return s;
 }
 
+/* What the base has not, no skill can bring: left out, the skill would be another model. */
+static caisson_status check_names(const job *j) {
+    uint32_t layer;
+    for (uint32_t i = 0; i < csn_donor_n(j->donor); i++) {
+        csn_str name = csn_donor_name(j->donor, i);
+        if (is_wanted(j, name, &layer) && csn_directory_find(&j->base->dir, name) == NULL) {
+            return CSN_FAIL(j->err, CAISSON_E_PARSE, .section = "directory", .tensor = name,
+                            .what = "the donor has a tensor that the base has not");
+        }
+    }
+    return CAISSON_OK;
+}
+
 static caisson_status compare_all(job *j) {
     uint32_t layer;
+    CSN_TRY(csn_donor_check_arch(j->donor, &j->base->arch, j->err));
+    CSN_TRY(check_names(j));
     for (uint32_t i = 0; i < j->base->dir.n; i++) {
         const csn_tensor *t = &j->base->dir.tensors[i];
         j->n_total += is_wanted(j, t->name, &layer) ? t->nbytes : 0;

@@ -244,6 +244,52 @@ class Add(Tuned):
             for other in ("skill.t.", "skill.u."):
                 self.assertEqual(hashes["skill.s." + name], hashes[other + name])
 
+    def test_a_donor_of_the_base_s_type_is_taken_byte_for_byte(self):
+        """Of every type, those too whose payload tells its own size; encoding again would lose."""
+        specialist = self.path("specialist.cmf")
+        for quant in ("f16", "bf16", "q8_row", "q8_2f", "q4_block", "q4_tiled", "q4tp", "vbit",
+                      "vbit_ro", "q1", "q1s", "q1t"):
+            for source, target in ((self.path("hf"), self.base), (self.donor, specialist)):
+                self.ok("convert", source, "-o", target, "--quant", quant, "--force")
+            self.ok("skill", "add", self.base, "--id", "s", "--from", specialist)
+            self.ok("verify", self.base)
+            theirs = {t["name"]: (t["dtype"], t["hash"])
+                      for t in self.ok("tensor", specialist, "--json").json}
+            mine = {t["name"]: (t["dtype"], t["hash"])
+                    for t in self.ok("tensor", self.base, "--json").json}
+            for name in self.CHANGED:
+                self.assertEqual(mine["skill.s." + name], theirs[name], quant)
+
+    def test_a_base_of_zeros_differs_from_whatever_is_not(self):
+        zero = "model.layers.0.mlp.up_proj.weight"
+        fine_tune(self.path("hf"), {zero: 0.0})
+        self.ok("convert", self.path("hf"), "-o", self.base, "--quant", "f32", "--force")
+        self.ok("skill", "add", self.base, "--id", "s", "--from", self.donor, "--min-delta", "0.1")
+        self.assertIn("skill.s." + zero, self.tensors())
+
+    def test_what_tensors_cannot_say_is_refused(self):
+        before = tool.read(self.base)
+        config = json.loads(tool.read(os.path.join(self.donor, "config.json")))
+        for key, value in (("rope_theta", 123456.0), ("rms_norm_eps", 0.25), ("hidden_act", "gelu_tanh")):
+            with open(os.path.join(self.donor, "config.json"), "w") as f:
+                json.dump({**config, key: value}, f)
+            err = self.fails(FAILED, "skill", "add", self.base, "--id", "s", "--from", self.donor).err
+            self.assertIn("arch.%s: the donor computes otherwise" % key, err)
+            self.assertIn("got %s" % json.dumps(value), err)
+        with open(os.path.join(self.donor, "config.json"), "w") as f:
+            json.dump(config, f)
+        specialist = self.path("specialist.cmf")
+        self.ok("convert", self.donor, "-o", specialist, "--quant", "f32")
+        fine_tune(self.donor, {"model.norm.weight": math.nan})
+        self.fails(FAILED, "skill", "add", self.base, "--id", "s", "--from", self.donor)
+        place = next(t for t in self.ok("tensor", specialist, "--json").json
+                     if t["name"] == "model.norm.weight")
+        with open(specialist, "r+b") as f:  # and in a .cmf, which opens with it; its hash is then wrong
+            f.seek(place["offset"])
+            f.write(struct.pack("<f", math.nan))
+        self.fails(FAILED, "skill", "add", self.base, "--id", "s", "--from", specialist)
+        self.assertEqual(tool.read(self.base), before)
+
     def test_families_and_deltas_choose(self):
         self.ok("skill", "add", self.base, "--id", "f", "--from", self.donor, "--tensors", "ffn")
         self.ok("skill", "add", self.base, "--id", "a", "--from", self.donor, "--tensors", "attn")
@@ -440,7 +486,7 @@ class Add(Tuned):
         self.fails(USAGE, *add, self.donor)
         self.fails(USAGE, "skill", "add", self.base, "--id", "t")
         other = os.path.join(tool.FILES, "tiny-moe.cmf")
-        self.assertIn("donor has no tensor", self.fails(FAILED, *add, other, "--id", "t").err)
+        self.assertIn("arch.moe: the donor", self.fails(FAILED, *add, other, "--id", "t").err)
         self.assertIn("the file has no skill", self.fails(FAILED, "skill", "remove", self.base, "t").err)
         self.fails(FAILED, "skill", "quality", self.base, "t", "--text", self.donor + "/config.json")
         self.assertEqual(tool.read(self.base), before)
