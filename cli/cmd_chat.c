@@ -36,10 +36,23 @@ typedef struct chat {
 
 /* ---- an answer ---- */
 
+/* Appends to the answer as the conversation keeps it: without NUL bytes, which would end it there.
+ */
+static caisson_status keep_text(chat *c, const char *text, size_t n) {
+    const char *nul;
+    while ((nul = memchr(text, '\0', n)) != NULL) {
+        size_t k = (size_t)(nul - text);
+        CSN_TRY(csn_buf_append(&c->answer, text, k, &c->err));
+        text += k + 1;
+        n -= k + 1;
+    }
+    return csn_buf_append(&c->answer, text, n, &c->err);
+}
+
 static bool on_text(void *ctx, const char *text, size_t n) {
     chat *c = ctx;
     cli_progress_end(&c->progress);
-    if (csn_buf_append(&c->answer, text, n, &c->err) != CAISSON_OK) {
+    if (keep_text(c, text, n) != CAISSON_OK) {
         c->answer_failed = true;
         return false;
     }
@@ -355,6 +368,11 @@ static int talk(chat *c) {
         }
         csn_str text = csn_buf_view(&message);
         if (text.len == 0) {
+            continue;
+        }
+        if (memchr(text.ptr, '\0', text.len) != NULL) { /* messages end at the first one */
+            int failed = cli_fail_text(c->args, "the message holds a NUL byte");
+            rc = c->tty ? CLI_OK : failed;
             continue;
         }
         if (text.ptr[0] == '/' && (text.len < 2 || text.ptr[1] != '/')) {

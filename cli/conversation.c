@@ -98,6 +98,18 @@ caisson_status cli_conversation_save(const cli_conversation *c, const char *path
     return status;
 }
 
+/* What is not kept would be lost without a word: tool calls, names, reasoning. */
+static caisson_status check_keys(const csn_jval *message, caisson_error *err) {
+    for (csn_jiter it = csn_jval_iter(message); csn_jiter_next(&it);) {
+        if (!csn_str_is(it.key, "role") && !csn_str_is(it.key, "content") &&
+            csn_jval_kind(it.value) != CSN_JSON_NULL) {
+            return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = it.key,
+                            .what = "a message of chat has a role and a content alone");
+        }
+    }
+    return CAISSON_OK;
+}
+
 static caisson_status read_messages(const csn_jval *list, cli_conversation *ret,
                                     caisson_error *err) {
     if (csn_jval_kind(list) != CSN_JSON_ARRAY) {
@@ -109,6 +121,11 @@ static caisson_status read_messages(const csn_jval *list, cli_conversation *ret,
             !csn_jval_str(csn_jval_get(it.value, "content"), &content)) {
             return CSN_FAIL(err, CAISSON_E_PARSE,
                             .what = "a message needs a role and a content, both text");
+        }
+        CSN_TRY(check_keys(it.value, err));
+        if (memchr(role.ptr, '\0', role.len) != NULL ||
+            memchr(content.ptr, '\0', content.len) != NULL) {
+            return CSN_FAIL(err, CAISSON_E_PARSE, .what = "a message holds a NUL character");
         }
         if (!cli_conversation_add(ret, role.ptr, content.ptr, content.len)) {
             return csn_fail_nomem(err, content.len);

@@ -132,7 +132,9 @@ class Chat(tool.Case):
 
     def test_bad_conversations_are_refused(self):
         bad = self.path("bad.json")
-        for text in (b"", b"{}", b"[1]", b'[{"role": 1, "content": "x"}]', b"[" * 5000):
+        for text in (b"", b"{}", b"[1]", b'[{"role": 1, "content": "x"}]', b"[" * 5000,
+                     b'[{"role": "user", "content": "a\\u0000b"}]',
+                     b'[{"role": "assistant", "content": "x", "tool_calls": [{"name": "f"}]}]'):
             with open(bad, "wb") as f:
                 f.write(text)
             self.fails(tool.FAILED, "chat", TINY, "--load", bad)
@@ -140,6 +142,11 @@ class Chat(tool.Case):
     def test_a_prompt_that_does_not_fit_fails_a_pipe(self):
         r = self.fails(tool.FAILED, "chat", TINY, "-c", 8, stdin=b"a b c d e f g h i j k l m n\n")
         self.assertRegex(r.err, r"want 8, got \d+")
+
+    def test_a_message_with_a_nul_is_refused_not_cut(self):
+        r = self.fails(tool.FAILED, "chat", TINY, *GREEDY, "-n", 2, stdin=b"one\0two\nthree\n")
+        self.assertIn("NUL", r.err)
+        self.assertEqual(r.out, "")
 
     def test_backslash_joins_lines(self):
         saved = self.path("t.json")
