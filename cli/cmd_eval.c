@@ -10,7 +10,7 @@
 #include "open.h"
 #include "term.h"
 
-enum { MAX_JSON = 1 << 30, MAX_TOP = 1 << 20 };
+enum { MAX_JSON = 1 << 30, MAX_TOP = 1 << 20, MAX_INSERTED = 64 };
 
 typedef struct entry {
     int32_t id;
@@ -21,7 +21,7 @@ typedef struct job {
     const cli_args *args;
     caisson_session *session;
     uint32_t n_vocab, k;
-    entry *top; /* [k] */
+    entry *top; /* [n_vocab], the first k of them in order */
     csn_jw *w;
     cli_npy *npy; /* NULL: none */
     uint32_t n_prompt;
@@ -38,8 +38,22 @@ static bool before(entry a, entry b) {
     return a.id < b.id;
 }
 
-/* The k first entries, sorted, by insertion: most logits fail the first comparison. */
+static int by_rank(const void *a, const void *b) {
+    const entry *x = a;
+    const entry *y = b;
+    return before(*x, *y) ? -1 : before(*y, *x);
+}
+
+/* The k first entries, sorted, into top [n]; a few by insertion: most logits fail the first
+ * comparison. */
 static void find_top(const float *logits, uint32_t n, uint32_t k, entry *top) {
+    if (k > MAX_INSERTED) {
+        for (uint32_t i = 0; i < n; i++) {
+            top[i] = (entry){(int32_t)i, logits[i]};
+        }
+        qsort(top, n, sizeof(*top), by_rank);
+        return;
+    }
     uint32_t have = 0;
     for (uint32_t i = 0; i < n; i++) {
         entry e = {(int32_t)i, logits[i]};
@@ -216,7 +230,7 @@ static int eval_model(const cli_args *args, caisson_model *model, const int32_t 
     csn_buf out = CSN_BUF_INIT(MAX_JSON);
     csn_jw w = csn_jw_begin(&out, &err);
     j.w = &w;
-    j.top = malloc(j.k * sizeof(*j.top));
+    j.top = malloc(j.n_vocab * sizeof(*j.top));
     j.last = malloc(n_vocab * sizeof(*j.last));
     int32_t *generated = calloc(n_decode + 1u, sizeof(*generated));
     if (j.top == NULL || j.last == NULL || generated == NULL) {

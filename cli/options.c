@@ -167,7 +167,7 @@ void cli_guess_try(cli_guess *g, const char *name) {
     }
     /* --temperature means --temp, --cache means --cache-type-k */
     unsigned d = strncmp(name, g->word, n_less) == 0 ? 1 : distance(g->word, g->n, name, n);
-    if (d <= n_less / 2 && d <= 2 && (g->name == NULL || d < g->distance)) {
+    if (d <= (n_less - 1) / 2 && d <= 2 && (g->name == NULL || d < g->distance)) {
         g->name = name;
         g->distance = d;
     }

@@ -58,6 +58,11 @@ class Eval(tool.Case):
         top = self.ok("eval", TINY, "--tokens", IDS, "--top", 20, "--json").json["positions"][0]["top"]
         logits = [t["logit"] for t in top]
         self.assertEqual(logits, sorted(logits, reverse=True))
+        for n in (64, 65, 344, 9999): # few are inserted, many are sorted
+            more = self.ok("eval", TINY, "--tokens", IDS, "--top", n, "--json").json["positions"][0]["top"]
+            self.assertEqual(len(more), min(n, 344))
+            self.assertEqual(more[:20], top)
+            self.assertEqual(more, sorted(more, key=lambda t: (-t["logit"], t["id"])))
 
     def test_f32_is_the_default(self):
         a = self.ok("eval", TINY, "--tokens", IDS, "--json").raw

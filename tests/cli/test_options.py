@@ -77,7 +77,8 @@ class Options(tool.Case):
                             (["eval", "m", "--ctx-size", "9"], "--ctx?"),
                             (["rnu", "m"], "run?"), (["help", "tokenise"], "tokenize?")):
             self.assertIn("did you mean " + meant, self.fails(USAGE, *args).err)
-        for args in (["run", "m", "--frobnicate"], ["run", "m", "--x"], ["frob"], [""], ["x" * 9999]):
+        for args in (["run", "m", "--frobnicate"], ["ppl", "m", "f", "--base", "b"],
+                     ["run", "m", "--x"], ["frob"], [""], ["x" * 9999]):
             self.assertNotIn("did you mean", self.fails(USAGE, *args).err)
 
     def test_a_closed_stream_is_not_the_file_that_is_opened_next(self):
