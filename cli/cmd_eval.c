@@ -23,7 +23,7 @@ typedef struct job {
     uint32_t n_vocab, k;
     entry *top; /* [n_vocab], the first k of them in order */
     csn_jw *w;
-    cli_npy *npy; /* NULL: none */
+    cli_out *npy; /* NULL: none */
     uint32_t n_prompt;
     float *last; /* [n_vocab] logits behind the prompt */
 } job;
@@ -152,7 +152,7 @@ static int eval_prompt(job *j, const int32_t *ids, size_t n, bool all) {
 static int eval(job *j, const int32_t *ids, size_t n, uint32_t n_decode, int32_t *generated) {
     bool all = cli_has(j->args, "all");
     const char *path = cli_text(j->args, "npy", NULL);
-    cli_npy npy = {0};
+    cli_out npy = {0};
     int rc = CLI_OK;
     if (path != NULL) {
         uint64_t shape[2] = {all ? n + n_decode : 1, j->n_vocab};
@@ -170,11 +170,7 @@ static int eval(job *j, const int32_t *ids, size_t n, uint32_t n_decode, int32_t
     }
     csn_jw_array_end(j->w);
     if (path != NULL) {
-        int rc_close = cli_npy_close(j->args, &npy);
-        rc = rc != CLI_OK ? rc : rc_close;
-        if (rc != CLI_OK) {
-            cli_npy_remove(&npy);
-        }
+        rc = cli_out_close(j->args, &npy, rc);
     }
     return rc;
 }

@@ -5,29 +5,23 @@
 
 #include "commands.h"
 #include "open.h"
+#include "out.h"
 #include "term.h"
 
 enum { PIECE = 1 << 20 };
 
-static int cannot_write(const cli_args *args, const char *path) {
-    return cli_fail_text(args, "%s: cannot write", path);
-}
-
-static int put_section(const cli_args *args, caisson_file *file, const char *name, FILE *out,
-                       const char *path, uint64_t *ret_n) {
+static int put_section(const cli_args *args, caisson_file *file, const char *name, FILE *out) {
     caisson_error err;
     caisson_text text = {0};
     if (caisson_file_section(file, name, &text, &err) != CAISSON_OK) {
         return cli_fail(args, &err);
     }
-    bool ok = fwrite(text.ptr, 1, text.n, out) == text.n;
-    *ret_n = text.n;
+    fwrite(text.ptr, 1, text.n, out);
     caisson_text_free(&text);
-    return ok ? CLI_OK : cannot_write(args, path);
+    return CLI_OK;
 }
 
-static int put_tensor(const cli_args *args, caisson_file *file, const char *name, FILE *out,
-                      const char *path, uint64_t *ret_n) {
+static int put_tensor(const cli_args *args, caisson_file *file, const char *name, FILE *out) {
     caisson_error err;
     caisson_tensor_info t;
     int64_t i = caisson_file_find(file, name, strlen(name));
@@ -37,39 +31,35 @@ static int put_tensor(const cli_args *args, caisson_file *file, const char *name
     }
     char *piece = malloc(PIECE);
     int rc = piece != NULL ? CLI_OK : cli_fail_text(args, "out of memory");
-    for (uint64_t at = 0; at < t.n_bytes && rc == CLI_OK && piece != NULL; at += PIECE) {
+    for (uint64_t at = 0; at < t.n_bytes && rc == CLI_OK && piece != NULL && !ferror(out);
+         at += PIECE) {
         uint64_t n = t.n_bytes - at < PIECE ? t.n_bytes - at : PIECE;
         if (caisson_file_payload(file, (uint32_t)i, at, n, piece, &err) != CAISSON_OK) {
             rc = cli_fail(args, &err);
-        } else if (fwrite(piece, 1, (size_t)n, out) != n) {
-            rc = cannot_write(args, path);
+        } else {
+            fwrite(piece, 1, (size_t)n, out);
+        }
+        if (cli_interrupted()) {
+            rc = CLI_INTERRUPTED;
         }
     }
     free(piece);
-    *ret_n = t.n_bytes;
     return rc;
 }
 
 static int extract(const cli_args *args, caisson_file *file, const char *path) {
     const char *section = cli_text(args, "section", NULL);
-    uint64_t n = 0;
+    cli_out out;
     int rc = cli_check_target(args, path);
+    if (rc == CLI_OK) {
+        rc = cli_out_open(args, path, &out);
+    }
     if (rc != CLI_OK) {
         return rc;
     }
-    FILE *out = fopen(path, "wb");
-    if (out == NULL) {
-        return cannot_write(args, path);
-    }
-    rc = section != NULL ? put_section(args, file, section, out, path, &n)
-                         : put_tensor(args, file, args->positional[1], out, path, &n);
-    if (fclose(out) != 0 && rc == CLI_OK) {
-        rc = cannot_write(args, path);
-    }
-    if (rc != CLI_OK) {
-        (void)remove(path); /* half a part is none */
-    }
-    return rc;
+    rc = section != NULL ? put_section(args, file, section, out.file)
+                         : put_tensor(args, file, args->positional[1], out.file);
+    return cli_out_close(args, &out, rc);
 }
 
 static int run(const cli_args *args) {

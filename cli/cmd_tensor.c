@@ -95,7 +95,7 @@ static void count(stats *s, const float *x, uint64_t n) {
 
 /* Decodes tensor i piece by piece into the file, if any, and counts. */
 static int decode(const cli_args *args, caisson_file *file, uint32_t i,
-                  const caisson_tensor_info *t, cli_npy *npy, stats *s) {
+                  const caisson_tensor_info *t, cli_out *npy, stats *s) {
     float *buf = malloc(CHUNK * sizeof(*buf));
     if (buf == NULL) {
         return cli_fail_text(args, "out of memory");
@@ -124,7 +124,7 @@ static int show_values(const cli_args *args, caisson_file *file, uint32_t i) {
     caisson_tensor_info t;
     (void)caisson_file_tensor(file, i, &t);
     const char *path = cli_text(args, "npy", NULL);
-    cli_npy npy = {0};
+    cli_out npy = {0};
     int rc = CLI_OK;
     if (path != NULL) {
         rc = cli_npy_open(args, path, t.n_dims, t.shape, &npy);
@@ -135,11 +135,7 @@ static int show_values(const cli_args *args, caisson_file *file, uint32_t i) {
     stats s = {.min = INFINITY, .max = -INFINITY};
     rc = decode(args, file, i, &t, path != NULL ? &npy : NULL, &s);
     if (path != NULL) {
-        int rc_close = cli_npy_close(args, &npy);
-        rc = rc != CLI_OK ? rc : rc_close;
-        if (rc != CLI_OK) {
-            cli_npy_remove(&npy);
-        }
+        rc = cli_out_close(args, &npy, rc);
     }
     if (rc == CLI_OK && !cli_has(args, "json") && t.n_values > s.n_not_finite) {
         double n = (double)(t.n_values - s.n_not_finite);

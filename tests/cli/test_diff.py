@@ -61,6 +61,27 @@ class Extract(tool.Case):
         self.fails(USAGE, "extract", TINY, "model.norm.weight")
         self.fails(USAGE, "extract", TINY, "model.norm.weight", "--section", "vocab", "-o", out)
 
+    def test_what_is_there_stays_until_the_new_file_is_whole(self):
+        model, out, link = self.path("m.cmf"), self.path("out"), self.path("link")
+        shutil.copy(TINY, model)
+        with open(out, "w") as f:
+            f.write("precious")
+        os.symlink(model, link)
+        before, name = tool.read(model), "model.norm.weight"
+        for args in (("extract", model, "nobody", "-o", out),
+                     ("extract", model, "--section", "index", "-o", out),
+                     ("eval", model, "--tokens", "1,99999", "--npy", out),
+                     ("extract", model, name, "-o", model), ("extract", model, name, "-o", link),
+                     ("tensor", model, name, "--npy", model),
+                     ("eval", model, "--tokens", "1,2", "--npy", link)):
+            self.fails(FAILED, *args)
+            self.assertEqual((tool.read(out), tool.read(model)), (b"precious", before), args)
+        self.assertEqual(sorted(os.listdir(self.dir)), ["link", "m.cmf", "out"])
+        os.chmod(out, 0o640)
+        self.ok("extract", model, name, "-o", out)
+        self.assertNotEqual(tool.read(out), b"precious")
+        self.assertEqual(os.stat(out).st_mode & 0o777, 0o640)
+
 
 class Diff(tool.Case):
     def diff(self, a, b, rc, *more):

@@ -169,7 +169,7 @@ class Tensor(tool.Case):
         side = json.loads(tool.read(name[:-4] + ".json"))
         n = 0
         for t in side["tensors"]:
-            path = self.path("t.npy")
+            path = self.path(t["name"] + ".npy")
             r = tool.run("tensor", name, t["name"], "--npy", path)
             if r.rc != 0:
                 self.assertIn("cannot decode", r.err, t)
