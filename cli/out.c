@@ -13,15 +13,18 @@ static int cannot_write(const cli_args *args, const char *path, int e) {
     return cli_fail_text(args, "%s: cannot write: %s", path, strerror(e));
 }
 
-static bool is_read(const cli_args *args, const struct stat *target) {
-    struct stat st;
+bool cli_is_same_file(const char *a, const char *b) {
+    struct stat s, t;
+    return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
+}
+
+int cli_check_other(const cli_args *args, const char *path) {
     for (size_t i = 0; i < args->n_positional; i++) {
-        if (stat(args->positional[i], &st) == 0 && st.st_dev == target->st_dev &&
-            st.st_ino == target->st_ino) {
-            return true;
+        if (cli_is_same_file(args->positional[i], path)) {
+            return cli_fail_text(args, "%s: is the file that is read, it is not replaced", path);
         }
     }
-    return false;
+    return CLI_OK;
 }
 
 /* Through a link the file behind it is replaced. */
@@ -43,11 +46,8 @@ int cli_out_open(const cli_args *args, const char *path, cli_out *ret) {
     cli_out out = {.path = path};
     struct stat st;
     bool is_there = stat(path, &st) == 0;
-    int rc = CLI_OK;
-    if (is_there && is_read(args, &st)) {
-        return cli_fail_text(args, "%s: is the file that is read, it is not replaced", path);
-    }
-    if (!is_there || S_ISREG(st.st_mode)) {
+    int rc = cli_check_other(args, path);
+    if (rc == CLI_OK && (!is_there || S_ISREG(st.st_mode))) {
         rc = name_part(args, path, &out);
     }
     if (rc == CLI_OK) {

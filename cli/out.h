@@ -13,6 +13,10 @@ typedef struct cli_out {
     char *target, *part; /* part: the file until then; NULL: a device, written in its place */
 } cli_out;
 
+bool cli_is_same_file(const char *a, const char *b);
+/* CLI_OK, or the exit code with the message printed: `path` is one of the command's arguments. */
+int cli_check_other(const cli_args *args, const char *path);
+
 /* CLI_OK, or the exit code with the message printed. A file that the command reads is refused. */
 int cli_out_open(const cli_args *args, const char *path, cli_out *ret);
 /* rc: how it went so far. Unless that is CLI_OK and all was written, what was there stays. Returns

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "open.h"
+#include "out.h"
 #include "score.h"
 #include "skills.h"
 #include "term.h"
@@ -263,6 +264,12 @@ static int write_file(const cli_args *args, const char *first, const char *secon
                                                         : "skill apply BASE SKILL.cmf -o OUT.cmf");
     }
     int rc = cli_check_target(args, target);
+    if (rc == CLI_OK && is_export) { /* the skill alone would be left */
+        rc = cli_check_other(args, target);
+    }
+    if (rc == CLI_OK && is_export && base != NULL && cli_is_same_file(base, target)) {
+        rc = cli_fail_text(args, "%s: is the base, it is not replaced", target);
+    }
     if (rc != CLI_OK) {
         return rc;
     }

@@ -576,6 +576,16 @@ class Cut(Tuned):
         self.assertIn("0123456789abcdef",
                       self.fails(FAILED, "skill", "apply", base, wrong, "-o", self.path("x")).err)
 
+    def test_a_skill_does_not_take_the_place_of_its_model(self):
+        self.ok("skill", "add", self.base, "--id", "s", "--from", self.donor)
+        for model, more, target in ((self.base, (), self.base),
+                                    (self.specialist, ("--base", self.base), self.base),
+                                    (self.specialist, ("--base", self.base), self.specialist)):
+            before = tool.read(target)
+            self.assertIn("is not replaced", self.fails(FAILED, "skill", "export", model, "s", *more,
+                                                        "-o", target, "--overwrite").err)
+            self.assertEqual(tool.read(target), before)
+
     def test_what_cannot_be_cut(self):
         self.assertIn("differs", self.fails(FAILED, "skill", "export", self.specialist, "s", "--base",
                                             self.specialist, "-o", self.skill).err)
