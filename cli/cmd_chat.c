@@ -335,6 +335,9 @@ static cli_line read_message(chat *c, csn_buf *ret) {
         const char *line;
         size_t n;
         cli_line got = cli_reader_next(c->reader, prompt, &line, &n);
+        if (got == CLI_LINE_END && ret->len > 0) {
+            return CLI_LINE_TEXT; /* nothing followed the backslash */
+        }
         if (got != CLI_LINE_TEXT) {
             return got;
         }

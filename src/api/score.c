@@ -4,9 +4,11 @@
 #include "api_internal.h"
 #include "engine/score.h"
 
+/* Whatever happened: also where the engine refused before it touched its sessions. */
 static void forget(caisson_session *s) {
     if (s != NULL) {
-        s->seen.n = 0; /* the engine's session did */
+        csn_session_truncate(s->session, 0);
+        s->seen.n = 0;
     }
 }
 
@@ -16,6 +18,7 @@ caisson_status caisson_score_text(caisson_session *session, caisson_session *bas
     CSN_API_ERR(err);
     CSN_API_NEED(session != NULL && ret != NULL && (text != NULL || n == 0), err,
                  "session, text and ret must not be NULL");
+    CSN_API_NEED(base != session, err, "base is the session itself: a session holds one text");
     caisson_score_options o;
     CSN_TRY(csn_api_options(options, sizeof(o), &o, err));
     caisson_ids ids;

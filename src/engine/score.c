@@ -86,8 +86,10 @@ static caisson_status score_window(void *ctx, const int32_t *ids, uint32_t n,
     job *j = ctx;
     uint32_t step = j->base != NULL ? CHUNK : n;
     csn_session_truncate(j->session, 0);
+    csn_session_expect(j->session, n);
     if (j->base != NULL) {
         csn_session_truncate(j->base, 0);
+        csn_session_expect(j->base, n);
     }
     for (uint32_t at = 0; at < n; at += step) {
         j->ids = ids + at;
@@ -125,8 +127,10 @@ caisson_status csn_score_text(csn_session *s, csn_session *base, const int32_t *
     caisson_status status = csn_windows_run(ids, n, bos, csn_session_n_ctx(s), "score", progress,
                                             score_window, &j, err);
     csn_session_truncate(s, 0);
+    csn_session_expect(s, 0);
     if (base != NULL) {
         csn_session_truncate(base, 0);
+        csn_session_expect(base, 0);
     }
     csn_free(j.rows);
     if (status == CAISSON_OK) {

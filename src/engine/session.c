@@ -24,6 +24,7 @@ struct csn_session {
     uint32_t n_ctx, n_ubatch, n_past;
     /* longrope: the first n_same tokens were evaluated with one table, the long one or not. */
     uint32_t n_same;
+    uint32_t n_expected; /* tokens that a text in several calls will have */
     bool is_long;
     /* Of a recurrent plan only: the tokens seen, and how many of them its states have seen;
      * STATE_LOST after an eval that failed. */
@@ -201,7 +202,12 @@ void csn_session_restored(csn_session *s, uint32_t n) {
 
 /* longrope: all tokens of one call use the table of its last position, `end` tokens in all. */
 static bool uses_long(const csn_session *s, uint64_t end) {
-    return s->now->plan->rope_original != 0 && end > s->now->plan->rope_original;
+    uint32_t original = s->now->plan->rope_original;
+    return original != 0 && (end > original || s->n_expected > original);
+}
+
+void csn_session_expect(csn_session *s, uint32_t n) {
+    s->n_expected = n;
 }
 
 uint32_t csn_session_reusable(const csn_session *s, uint32_t n) {

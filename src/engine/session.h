@@ -46,6 +46,9 @@ csn_str csn_session_skill(const csn_session *s); /* id of the skill in use; empt
  * eval then begins by running the tokens that are left once more, which changes no bit. Without
  * the last token there are no logits. */
 void csn_session_truncate(csn_session *s, uint32_t n);
+/* From now on calls are parts of a text of n tokens, evaluated as one call of n would be; 0: each
+ * stands for itself. Matters to longrope alone. */
+void csn_session_expect(csn_session *s, uint32_t n);
 /* How many of the first tokens were evaluated as a single call of n tokens would evaluate them:
  * all, but for longrope, whose keys depend on the call that made them. */
 uint32_t csn_session_reusable(const csn_session *s, uint32_t n);

@@ -152,6 +152,7 @@ class Chat(tool.Case):
         saved = self.path("t.json")
         self.ok("chat", TINY, *GREEDY, "-n", 2, stdin=("one\\\ntwo\n/save %s\n" % saved).encode())
         self.assertEqual(json.loads(tool.read(saved))[0]["content"], "one\ntwo")
+        self.assertTrue(self.ok("chat", TINY, *GREEDY, "-n", 2, stdin=b"one\\").out) # then the end
 
     def test_terminal_answers_and_leaves_on_ctrl_d(self):
         t = self.terminal("chat", TINY, *GREEDY, "-n", 5)

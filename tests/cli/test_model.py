@@ -225,6 +225,15 @@ class Ppl(tool.Case):
         plain = self.ok("ppl", TINY, self.text(), "--json", *F32).json
         self.assertEqual(plain["ppl"], r["ppl"])
 
+    def test_a_base_changes_no_sum_of_longrope_either(self):
+        # A window with a base is evaluated in parts; longrope's angles are those of the whole.
+        m = self.path("phi.cmf")
+        self.ok("convert", os.path.join(tool.ROOT, "tests/golden/families/phi3_longrope"), "-o", m,
+                "--quant", "f32")
+        for ctx in (60, 200): # its original context is 64
+            args = ["ppl", m, self.text(), "-c", ctx, "--json", *F32]
+            self.assertEqual(self.ok(*args).json["nll"], self.ok(*args, "--kl", m).json["nll"])
+
     def test_kl_of_another_arithmetic_is_positive(self):
         r = self.ok("ppl", TINY, self.text(), "--cache-type-k", "q8_0", "--cache-type-v", "q8_0",
                     "--kl", TINY, "--json").json

@@ -273,6 +273,27 @@ static void a_failed_eval_leaves_the_session_as_it_was(void **state) {
     caisson_model_close(m);
 }
 
+static void a_score_that_is_refused_leaves_an_empty_session(void **state) {
+    (void)state;
+    caisson_error err;
+    caisson_model *m = open_tiny();
+    caisson_session *s = new_session(m);
+    caisson_session *base = NULL;
+    caisson_session_options o = {.struct_size = sizeof(o), .n_ctx = 16};
+    ASSERT_OK(caisson_session_new(m, &o, &base, &err), &err);
+    caisson_score score;
+    ASSERT_OK(caisson_session_eval(s, prompt, 4, NULL, NULL, &err), &err);
+    ASSERT_STATUS(caisson_score_text(s, s, "one two", 7, NULL, &score, &err), CAISSON_E_ARG);
+    assert_int_equal(4, caisson_session_n_past(s));
+    ASSERT_STATUS(caisson_score_text(s, base, "one two", 7, NULL, &score, &err), CAISSON_E_ARG);
+    assert_int_equal(0, caisson_session_n_past(s)); /* and not tokens that nobody lists */
+    ASSERT_OK(caisson_session_eval(s, prompt, N_PROMPT, NULL, NULL, &err), &err);
+    assert_int_equal(greedy[0], argmax(caisson_session_logits(s)));
+    caisson_session_free(base);
+    caisson_session_free(s);
+    caisson_model_close(m);
+}
+
 static void a_full_context_names_both_numbers(void **state) {
     (void)state;
     caisson_error err;
@@ -882,6 +903,7 @@ int main(void) {
         cmocka_unit_test(greedy_tokens_are_those_of_transformers),
         cmocka_unit_test(rows_end_with_the_logits_of_the_last_token),
         cmocka_unit_test(a_failed_eval_leaves_the_session_as_it_was),
+        cmocka_unit_test(a_score_that_is_refused_leaves_an_empty_session),
         cmocka_unit_test(a_full_context_names_both_numbers),
         cmocka_unit_test(generation_gives_the_text_of_the_greedy_tokens),
         cmocka_unit_test(a_kept_prefix_gives_the_same_text),
