@@ -178,6 +178,14 @@ caisson_status csn_config_bool(csn_config *c, const char *key, bool *ret, caisso
     return CAISSON_OK;
 }
 
+caisson_status csn_config_biases(csn_config *c, const char *key, bool fallback, csn_biases which,
+                                 csn_biases *ret, caisson_error *err) {
+    bool has = fallback;
+    CSN_TRY(csn_config_bool(c, key, &has, err));
+    *ret = has ? which : CSN_BIASES_NONE;
+    return CAISSON_OK;
+}
+
 caisson_status csn_config_str(csn_config *c, const char *key, csn_str *ret, caisson_error *err) {
     const csn_jval *v = csn_config_get(c, key);
     if (v != NULL && !csn_jval_str(v, ret)) {

@@ -8,10 +8,19 @@
 #include "base/arena.h"
 #include "base/json.h"
 
+/* Which biases the recipe says there are. */
+typedef enum csn_biases {
+    CSN_BIASES_AS_FOUND, /* nothing is said */
+    CSN_BIASES_NONE,
+    CSN_BIASES_ALL,
+    CSN_BIASES_QKV /* of queries, keys and values alone */
+} csn_biases;
+
 typedef struct csn_config {
     const csn_jval *object;
     const char *section; /* "config.json", "rope_parameters": where errors say they are */
     bool *used;          /* [members of object] */
+    csn_biases attention_bias, mlp_bias; /* filled by the recipe */
 } csn_config;
 
 /* `object` NULL: an empty one. Another kind of value: CAISSON_E_PARSE. */
@@ -30,6 +39,9 @@ caisson_status csn_config_f64(csn_config *c, const char *key, double *ret, caiss
 caisson_status csn_config_positive(csn_config *c, const char *key, double *ret, caisson_error *err);
 caisson_status csn_config_bool(csn_config *c, const char *key, bool *ret, caisson_error *err);
 caisson_status csn_config_str(csn_config *c, const char *key, csn_str *ret, caisson_error *err);
+/* The key says whether there are biases (absent: `fallback`); *ret is `which` or NONE. */
+caisson_status csn_config_biases(csn_config *c, const char *key, bool fallback, csn_biases which,
+                                 csn_biases *ret, caisson_error *err);
 /* An array of finite numbers, or NULL and 0. */
 caisson_status csn_config_f64s(csn_config *c, const char *key, csn_arena *arena, double **ret,
                                uint32_t *ret_n, caisson_error *err);

@@ -126,6 +126,7 @@ typedef struct csn_config_defaults {
     double rms_norm_eps;
     bool tie_word_embeddings;
     csn_act hidden_act;
+    bool gelu_is_tanh; /* Gemma 1: "gelu" was written for the approximation by tanh */
 } csn_config_defaults;
 
 /* Sizes, eps, ties, activation (`hidden_act` or `hidden_activation`), but no RoPE. */
@@ -142,9 +143,15 @@ caisson_status csn_config_rope(csn_config *c, const csn_rope_rules *rules, csn_a
 /* layer_types, when given: which layers slide. Without it *ret_has is false. */
 caisson_status csn_config_layer_types(csn_config *c, csn_arena *arena, csn_arch *a, bool *ret_has,
                                       caisson_error *err);
-/* use_sliding_window, sliding_window, max_window_layers, layer_types of Qwen2 and Qwen3. */
-caisson_status csn_config_qwen_window(csn_config *c, csn_arena *arena, csn_arch *a,
-                                      caisson_error *err);
+/* use_sliding_window, sliding_window, max_window_layers, layer_types of Qwen2 and Qwen3. Which
+ * layers slide where layer_types does not say it: */
+typedef enum csn_qwen_window {
+    CSN_QWEN_FROM_MAX,       /* from max_window_layers on */
+    CSN_QWEN_EVEN_BELOW_MAX, /* every second one, from the first, in front of it */
+    CSN_QWEN_ALL             /* all, and layer_types may not say anything else */
+} csn_qwen_window;
+caisson_status csn_config_qwen_window(csn_config *c, csn_qwen_window which, csn_arena *arena,
+                                      csn_arch *a, caisson_error *err);
 /* num_experts, num_experts_per_tok, moe_intermediate_size, norm_topk_prob (absent: `norm`), and
  * with `has_shared` shared_expert_intermediate_size. Which layers are mixtures is decided by the
  * tensors that are there. */

@@ -261,6 +261,19 @@ static caisson_status find_split_kv_b(planner *p, place at, csn_convert_item *it
     return CAISSON_OK;
 }
 
+/* True if the configuration says whether there is the bias of this row: *ret. */
+static bool tells_bias(const planner *p, const csn_name_row *row, bool *ret) {
+    csn_str name = csn_str_from(row->name);
+    bool of_mlp = strstr(row->name, ".mlp.") != NULL;
+    csn_biases which = of_mlp ? p->s->mlp_bias : p->s->attention_bias;
+    if (which == CSN_BIASES_AS_FOUND || !csn_str_ends(name, CSN_STR("_proj.bias"))) {
+        return false;
+    }
+    *ret = which == CSN_BIASES_ALL ||
+           (which == CSN_BIASES_QKV && !csn_str_ends(name, CSN_STR("o_proj.bias")));
+    return true;
+}
+
 static caisson_status add(planner *p, const csn_name_row *row, place at) {
     csn_convert_item *item = &p->plan->items[p->plan->n];
     csn_str source_name = {0};
@@ -272,8 +285,15 @@ static caisson_status add(planner *p, const csn_name_row *row, place at) {
         CSN_TRY(find_split_kv_b(p, at, item, &t));
     }
     bool is_head = csn_str_is(item->name, "lm_head.weight");
+    bool is_needed = (row->flags & CSN_ROW_OPTIONAL) == 0;
+    if (is_head) {
+        is_needed = !p->s->arch.tie_word_embeddings;
+    } else if (tells_bias(p, row, &is_needed) && !is_needed && t != NULL) {
+        return CSN_FAIL(p->err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = t->name,
+                        .what = "a bias that the model does not have by its configuration");
+    }
     if (t == NULL) {
-        if ((row->flags & CSN_ROW_OPTIONAL) != 0 && !(is_head && !p->s->arch.tie_word_embeddings)) {
+        if (!is_needed) {
             return CAISSON_OK;
         }
         return CSN_FAIL(p->err, CAISSON_E_MISSING, .section = "directory", .tensor = source_name,

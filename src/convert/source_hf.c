@@ -118,12 +118,57 @@ static caisson_status read_arch(reader *r, const csn_jval *root) {
     CSN_TRY(csn_family_find(kind, false, &s->family, r->err));
     CSN_TRY(csn_arena_str(&s->arena, kind, &s->arch.arch_name, r->err));
     CSN_TRY(s->family->read_config(&c, &s->arena, &s->arch, r->err));
+    s->attention_bias = c.attention_bias;
+    s->mlp_bias = c.mlp_bias;
     if (is_nested) {
         CSN_TRY(
             csn_config_bool(&outer, "tie_word_embeddings", &s->arch.tie_word_embeddings, r->err));
         CSN_INFO(r->log, "the language model alone is converted; other towers are left out");
     }
     return csn_config_end(&c, true, r->err);
+}
+
+/* True if both hold the same numbers, byte for byte. */
+static caisson_status is_same(reader *r, const csn_tensor *a, const csn_tensor *b, bool *ret) {
+    enum { CHUNK = 1 << 16 };
+    csn_source *s = r->s;
+    uint8_t *x, *y;
+    *ret = a->dtype == b->dtype && csn_shape_eq(&a->shape, &b->shape) && a->nbytes == b->nbytes;
+    CSN_TRY(CSN_ARENA_NEW(&s->arena, CHUNK, &x, r->err));
+    CSN_TRY(CSN_ARENA_NEW(&s->arena, CHUNK, &y, r->err));
+    for (uint64_t at = 0; *ret && at < a->nbytes; at += CHUNK) {
+        size_t n = a->nbytes - at < CHUNK ? (size_t)(a->nbytes - at) : CHUNK;
+        CSN_TRY(csn_file_read_at(s->files[a->i_file], a->offset + at, x, n, r->err));
+        CSN_TRY(csn_file_read_at(s->files[b->i_file], b->offset + at, y, n, r->err));
+        *ret = memcmp(x, y, n) == 0;
+    }
+    return CAISSON_OK;
+}
+
+/* A head of its own is used, whatever tie_word_embeddings says: transformers does so too, and the
+ * embedding in its place would be another model. */
+static caisson_status untie_other_head(reader *r) {
+    csn_source *s = r->s;
+    const csn_tensor *head = NULL, *embed = NULL;
+    for (uint32_t i = 0; s->arch.tie_word_embeddings && i < s->dir->n; i++) {
+        const csn_tensor *t = &s->dir->tensors[i];
+        if (csn_str_find(t->name, CSN_STR("layers."), 0) != SIZE_MAX) {
+            continue; /* of layers that predict further tokens */
+        }
+        head = csn_str_ends(t->name, CSN_STR("lm_head.weight")) ? t : head;
+        embed = csn_str_ends(t->name, CSN_STR("embed_tokens.weight")) ? t : embed;
+    }
+    if (head == NULL || embed == NULL) {
+        return CAISSON_OK;
+    }
+    CSN_TRY(is_same(r, head, embed, &s->arch.tie_word_embeddings));
+    if (!s->arch.tie_word_embeddings) {
+        CSN_WARN(r->log,
+                 "%.*s is another matrix than the embedding, though tie_word_embeddings is true: "
+                 "it is kept",
+                 CSN_STR_ARGS(head->name));
+    }
+    return CAISSON_OK;
 }
 
 /* chat_template of tokenizer_config.json: a string, or a list of named ones ("default" counts). One
@@ -284,6 +329,7 @@ caisson_status csn_source_read_hf(csn_source *s, csn_fs *fs, const char *dir, co
     s->dir = &s->weights->dir;
     s->files = s->weights->files;
     s->n_files = s->weights->n_files;
+    CSN_TRY(untie_other_head(&r));
     for (uint32_t i = 0; i < s->weights->n_stray; i++) {
         CSN_WARN(log, "%.*s is not part of the model and is not read",
                  CSN_STR_ARGS(s->weights->stray_files[i]));

@@ -99,7 +99,8 @@ static caisson_status need_u32(csn_config *c, const char *key, uint32_t fallback
     return CAISSON_OK;
 }
 
-static caisson_status read_act(csn_config *c, csn_act fallback, csn_act *ret, caisson_error *err) {
+static caisson_status read_act(csn_config *c, const csn_config_defaults *d, csn_act *ret,
+                               caisson_error *err) {
     const char *key = "hidden_activation"; /* Gemma has both; this one is used when it is there */
     csn_str old = {0}, s = {0};
     CSN_TRY(csn_config_str(c, "hidden_act", &old, err));
@@ -109,13 +110,13 @@ static caisson_status read_act(csn_config *c, csn_act fallback, csn_act *ret, ca
         key = "hidden_act";
     }
     if (s.len == 0) {
-        *ret = fallback;
+        *ret = d->hidden_act;
     } else if (csn_str_is(s, "silu") || csn_str_is(s, "swish")) {
         *ret = CSN_ACT_SILU;
     } else if (csn_str_is(s, "situ")) {
         *ret = CSN_ACT_SITU;
     } else if (csn_str_is(s, "gelu_pytorch_tanh") || csn_str_is(s, "gelu_new") ||
-               csn_str_is(s, "gelu_tanh")) {
+               csn_str_is(s, "gelu_tanh") || (d->gelu_is_tanh && csn_str_is(s, "gelu"))) {
         *ret = CSN_ACT_GELU_TANH;
     } else {
         return csn_config_refuse(c, key, "activation is not supported", err);
@@ -140,7 +141,7 @@ caisson_status csn_config_sizes(csn_config *c, const csn_config_defaults *d, csn
     CSN_TRY(csn_config_f64(c, "rms_norm_eps", &a->rms_norm_eps, err));
     a->tie_word_embeddings = d->tie_word_embeddings;
     CSN_TRY(csn_config_bool(c, "tie_word_embeddings", &a->tie_word_embeddings, err));
-    return read_act(c, d->hidden_act, &a->hidden_act, err);
+    return read_act(c, d, &a->hidden_act, err);
 }
 
 static caisson_status alloc_layers(csn_arch *a, csn_arena *arena, caisson_error *err) {

@@ -25,15 +25,16 @@ static const csn_config_defaults defaults = {
     .rms_norm_eps = 1e-6,
     .tie_word_embeddings = true,
     .hidden_act = CSN_ACT_GELU_TANH,
+    .gelu_is_tanh = true,
 };
 
 static caisson_status gemma_config(csn_config *c, csn_arena *arena, csn_arch *a,
                                    caisson_error *err) {
     static const csn_rope_rules rope = {.theta = 10000.0};
-    bool has_bias = false; /* biases are taken by presence */
     CSN_TRY(csn_config_sizes(c, &defaults, a, err));
     CSN_TRY(csn_config_rope(c, &rope, arena, a, err));
-    CSN_TRY(csn_config_bool(c, "attention_bias", &has_bias, err));
+    CSN_TRY(csn_config_biases(c, "attention_bias", false, CSN_BIASES_ALL, &c->attention_bias, err));
+    c->mlp_bias = CSN_BIASES_NONE;
     CSN_TRY(csn_config_refuse_true(c, "use_bidirectional_attention", err));
     csn_act act = a->hidden_act;
     csn_gemma_common(a);

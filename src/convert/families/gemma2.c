@@ -28,11 +28,12 @@ static caisson_status read_cap(csn_config *c, const char *key, double fallback, 
 static caisson_status gemma2_config(csn_config *c, csn_arena *arena, csn_arch *a,
                                     caisson_error *err) {
     static const csn_rope_rules rope = {.theta = 10000.0};
-    bool has_bias = false, has_types;
+    bool has_types;
     csn_str cache = {0};
     CSN_TRY(csn_config_sizes(c, &defaults, a, err));
     CSN_TRY(csn_config_rope(c, &rope, arena, a, err));
-    CSN_TRY(csn_config_bool(c, "attention_bias", &has_bias, err));
+    CSN_TRY(csn_config_biases(c, "attention_bias", false, CSN_BIASES_ALL, &c->attention_bias, err));
+    c->mlp_bias = CSN_BIASES_NONE;
     CSN_TRY(csn_config_refuse_true(c, "use_bidirectional_attention", err));
     CSN_TRY(csn_config_str(c, "cache_implementation", &cache, err));
     a->query_pre_attn_scalar = 256;

@@ -23,17 +23,19 @@ static const double global_theta = 1000000.0, local_theta = 10000.0;
 static caisson_status gemma3_config(csn_config *c, csn_arena *arena, csn_arch *a,
                                     caisson_error *err) {
     const csn_rope_rules rope = {.theta = global_theta, .local_theta = local_theta};
-    bool has_bias = false, has_types;
+    bool has_types;
     uint32_t pattern = PATTERN;
     csn_str cache = {0};
     CSN_TRY(csn_config_sizes(c, &defaults, a, err));
     CSN_TRY(csn_config_rope(c, &rope, arena, a, err));
-    CSN_TRY(csn_config_bool(c, "attention_bias", &has_bias, err));
+    CSN_TRY(csn_config_biases(c, "attention_bias", false, CSN_BIASES_ALL, &c->attention_bias, err));
+    c->mlp_bias = CSN_BIASES_NONE;
     CSN_TRY(csn_config_refuse_true(c, "use_bidirectional_attention", err));
     CSN_TRY(csn_config_str(c, "cache_implementation", &cache, err));
     a->query_pre_attn_scalar = 256;
     CSN_TRY(csn_config_positive(c, "query_pre_attn_scalar", &a->query_pre_attn_scalar, err));
-    CSN_TRY(csn_config_f64(c, "attn_logit_softcapping", &a->attn_logit_softcapping, err));
+    /* A key that was left from Gemma 2: transformers does not apply it here, others do. */
+    CSN_TRY(csn_config_expect(c, "attn_logit_softcapping", 0, err));
     CSN_TRY(csn_config_f64(c, "final_logit_softcapping", &a->final_logit_softcapping, err));
     a->sliding_window = WINDOW;
     CSN_TRY(csn_config_u32(c, "sliding_window", &a->sliding_window, err));
@@ -51,10 +53,14 @@ static caisson_status gemma3_config(csn_config *c, csn_arena *arena, csn_arch *a
 
 static caisson_status gemma3_gguf(csn_meta *m, csn_arena *arena, csn_arch *a, caisson_error *err) {
     uint32_t pattern = PATTERN, n_image = 0;
+    double cap = 0;
     CSN_TRY(csn_meta_sizes(m, a, err));
     CSN_TRY(csn_meta_rope(m, arena, a, err));
     csn_gemma_common(a);
-    CSN_TRY(csn_meta_f64(m, "attn_logit_softcapping", &a->attn_logit_softcapping, err));
+    CSN_TRY(csn_meta_f64(m, "attn_logit_softcapping", &cap, err));
+    if (cap != 0) {
+        return csn_meta_refuse(m, "attn_logit_softcapping", "Gemma 3 has no such cap", err);
+    }
     CSN_TRY(csn_meta_f64(m, "final_logit_softcapping", &a->final_logit_softcapping, err));
     CSN_TRY(csn_meta_u32(m, "attention.sliding_window", &a->sliding_window, err));
     CSN_TRY(csn_meta_u32(m, "attention.sliding_window_pattern", &pattern, err));

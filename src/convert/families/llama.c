@@ -15,10 +15,9 @@ static const csn_config_defaults defaults = {
 static caisson_status llama_config(csn_config *c, csn_arena *arena, csn_arch *a,
                                    caisson_error *err) {
     static const csn_rope_rules rope = {.theta = 10000.0};
-    bool has_bias = false; /* biases are taken by presence */
     CSN_TRY(csn_config_sizes(c, &defaults, a, err));
-    CSN_TRY(csn_config_bool(c, "attention_bias", &has_bias, err));
-    CSN_TRY(csn_config_bool(c, "mlp_bias", &has_bias, err));
+    CSN_TRY(csn_config_biases(c, "attention_bias", false, CSN_BIASES_ALL, &c->attention_bias, err));
+    CSN_TRY(csn_config_biases(c, "mlp_bias", false, CSN_BIASES_ALL, &c->mlp_bias, err));
     CSN_TRY(csn_config_refuse_true(c, "rope_interleaved", err));
     CSN_TRY(csn_config_rope(c, &rope, arena, a, err));
     return csn_arch_full_layers(a, arena, err);

@@ -21,7 +21,9 @@ static caisson_status qwen2_config(csn_config *c, csn_arena *arena, csn_arch *a,
     CSN_TRY(csn_config_rope(c, &rope, arena, a, err));
 
     CSN_TRY(csn_config_refuse_true(c, "use_mrope", err));
-    return csn_config_qwen_window(c, arena, a, err);
+    c->attention_bias = CSN_BIASES_QKV;
+    c->mlp_bias = CSN_BIASES_NONE;
+    return csn_config_qwen_window(c, CSN_QWEN_FROM_MAX, arena, a, err);
 }
 
 static caisson_status qwen2_gguf(csn_meta *m, csn_arena *arena, csn_arch *a, caisson_error *err) {

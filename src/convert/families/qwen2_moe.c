@@ -19,9 +19,9 @@ static caisson_status qwen2_moe_config(csn_config *c, csn_arena *arena, csn_arch
     CSN_TRY(csn_config_sizes(c, &defaults, a, err));
     CSN_TRY(csn_config_rope(c, &rope, arena, a, err));
     CSN_TRY(csn_config_moe(c, false, true, a, err));
-    bool has_bias = true; /* biases are taken by presence */
-    CSN_TRY(csn_config_bool(c, "qkv_bias", &has_bias, err));
-    return csn_config_qwen_window(c, arena, a, err);
+    CSN_TRY(csn_config_biases(c, "qkv_bias", true, CSN_BIASES_QKV, &c->attention_bias, err));
+    c->mlp_bias = CSN_BIASES_NONE;
+    return csn_config_qwen_window(c, CSN_QWEN_EVEN_BELOW_MAX, arena, a, err);
 }
 
 static caisson_status qwen2_moe_gguf(csn_meta *m, csn_arena *arena, csn_arch *a,

@@ -19,9 +19,9 @@ static caisson_status qwen3_config(csn_config *c, csn_arena *arena, csn_arch *a,
     static const csn_rope_rules rope = {.theta = 10000.0};
     CSN_TRY(csn_config_sizes(c, &defaults, a, err));
     CSN_TRY(csn_config_rope(c, &rope, arena, a, err));
-    bool has_bias = false; /* biases are taken by presence */
-    CSN_TRY(csn_config_bool(c, "attention_bias", &has_bias, err));
-    return csn_config_qwen_window(c, arena, a, err);
+    CSN_TRY(csn_config_biases(c, "attention_bias", false, CSN_BIASES_ALL, &c->attention_bias, err));
+    c->mlp_bias = CSN_BIASES_NONE;
+    return csn_config_qwen_window(c, CSN_QWEN_FROM_MAX, arena, a, err);
 }
 
 static caisson_status qwen3_gguf(csn_meta *m, csn_arena *arena, csn_arch *a, caisson_error *err) {

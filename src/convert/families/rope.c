@@ -149,6 +149,18 @@ static caisson_status read_longrope(csn_config *r, uint32_t original, csn_arena 
     return CAISSON_OK;
 }
 
+/* Classes of other families pass over the key or fail with it. */
+static caisson_status check_partial(const csn_config *r, const csn_rope_rules *rules,
+                                    double partial, caisson_error *err) {
+    if (partial <= 0 || partial > 1) {
+        return csn_config_refuse(r, "partial_rotary_factor", "must be in (0, 1]", err);
+    }
+    return partial == 1 || rules->is_phi
+               ? CAISSON_OK
+               : csn_config_refuse(r, "partial_rotary_factor",
+                                   "the heads of this family are rotated whole", err);
+}
+
 /* One set of RoPE parameters; *theta is the default going in. */
 static caisson_status read_one(csn_config *r, const csn_rope_rules *rules, uint32_t phi_original,
                                csn_arena *arena, csn_arch *a, caisson_error *err) {
@@ -159,10 +171,11 @@ static caisson_status read_one(csn_config *r, const csn_rope_rules *rules, uint3
     CSN_TRY(csn_config_str(r, "type", &old, err));
     CSN_TRY(csn_config_str(r, "rope_type", &kind, err));
     kind = kind.len > 0 ? kind : old;
-    if (a->rope_theta <= 0 || partial <= 0 || partial > 1) {
+    if (a->rope_theta <= 0) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = r->section,
-                        .what = "rope_theta or partial_rotary_factor is out of range");
+                        .what = "rope_theta is out of range");
     }
+    CSN_TRY(check_partial(r, rules, partial, err));
     a->partial_rotary_factor = (float)partial;
     if (kind.len == 0 || csn_str_is(kind, "default")) {
         /* nothing to scale; the original context may still be told */
@@ -207,9 +220,7 @@ caisson_status csn_config_rope(csn_config *c, const csn_rope_rules *rules, csn_a
     a->rope_local_base_freq = rules->local_theta;
     CSN_TRY(csn_config_f64(c, "rope_theta", &a->rope_theta, err));
     CSN_TRY(csn_config_f64(c, "partial_rotary_factor", &partial, err));
-    if (partial <= 0 || partial > 1) {
-        return csn_config_refuse(c, "partial_rotary_factor", "must be in (0, 1]", err);
-    }
+    CSN_TRY(check_partial(c, rules, partial, err));
     a->partial_rotary_factor = (float)partial;
     if (rules->local_theta > 0) {
         CSN_TRY(csn_config_positive(c, "rope_local_base_freq", &a->rope_local_base_freq, err));
@@ -304,7 +315,12 @@ static caisson_status gguf_longrope(csn_meta *m, csn_arena *arena, csn_arch *a,
     CSN_TRY(csn_meta_u32(m, "rope.scaling.original_context_length", &original, err));
     CSN_TRY(csn_meta_f64(m, "rope.scaling.attn_factor", &attention, err));
     if (n_short == 0 && n_long == 0) {
-        return CAISSON_OK;
+        return attention == 0 || attention == 1
+                   ? CAISSON_OK
+                   : csn_meta_refuse(m, "rope.scaling.attn_factor", "without longrope", err);
+    }
+    if (a->yarn.present || a->n_rope_freq_factors > 0) {
+        return csn_meta_refuse(m, "rope.scaling.type", "with factors of longrope", err);
     }
     CSN_TRY(check_n(a, "rope_factors_short.weight", n_short, err));
     CSN_TRY(check_n(a, "rope_factors_long.weight", n_long, err));
@@ -328,8 +344,12 @@ static caisson_status gguf_scaling(csn_meta *m, csn_str kind, csn_arena *arena, 
     double factor = 0, fast = 32, slow = 1;
     uint32_t original = 0;
     CSN_TRY(csn_meta_f64(m, "rope.scaling.factor", &factor, err));
-    if (csn_str_is(kind, "linear")) {
-        return factor > 0 && factor != 1 ? set_linear(a, factor, arena, err) : CAISSON_OK;
+    if (factor < 0) {
+        return csn_meta_refuse(m, "rope.scaling.factor", "must not be below 0", err);
+    }
+    /* llama.cpp's rules: a factor without a kind is linear, 0 is none */
+    if (csn_str_is(kind, "linear") || kind.len == 0) {
+        return factor != 0 && factor != 1 ? set_linear(a, factor, arena, err) : CAISSON_OK;
     }
     if (csn_str_is(kind, "yarn")) {
         CSN_TRY(csn_meta_need_u32(m, "rope.scaling.original_context_length", &original, err));
@@ -347,7 +367,10 @@ static caisson_status gguf_scaling(csn_meta *m, csn_str kind, csn_arena *arena, 
         a->yarn.original_max_position_embeddings = original;
         return CAISSON_OK;
     }
-    if (csn_str_is(kind, "longrope") || csn_str_is(kind, "none") || kind.len == 0) {
+    if (csn_str_is(kind, "longrope") && factor != 0 && factor != 1) {
+        return csn_meta_refuse(m, "rope.scaling.factor", "with longrope", err);
+    }
+    if (csn_str_is(kind, "longrope") || csn_str_is(kind, "none")) {
         return CAISSON_OK;
     }
     return csn_meta_refuse(m, "rope.scaling.type", "kind of RoPE scaling is not supported", err);
@@ -376,6 +399,12 @@ caisson_status csn_meta_rope(csn_meta *m, csn_arena *arena, csn_arch *a, caisson
     CSN_TRY(read_factors(m, "rope_freqs.weight", arena, &factors, &n, err));
     if (factors != NULL) {
         CSN_TRY(check_n(a, "rope_freqs.weight", n, err));
+        if (a->yarn.present || a->longrope.present) {
+            return csn_meta_refuse(m, "rope.scaling.type", "with a tensor rope_freqs", err);
+        }
+        for (uint32_t i = 0; a->n_rope_freq_factors > 0 && i < n; i++) { /* both divide */
+            factors[i] *= a->rope_freq_factors[i];
+        }
         a->rope_freq_factors = factors;
         a->n_rope_freq_factors = n;
     }

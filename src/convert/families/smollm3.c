@@ -81,10 +81,9 @@ static caisson_status read_window(csn_config *c, csn_arena *arena, csn_arch *a,
 static caisson_status smollm3_config(csn_config *c, csn_arena *arena, csn_arch *a,
                                      caisson_error *err) {
     static const csn_rope_rules rope = {.theta = 2000000.0};
-    bool has_bias = false; /* biases are taken by presence */
     CSN_TRY(csn_config_sizes(c, &defaults, a, err));
-    CSN_TRY(csn_config_bool(c, "attention_bias", &has_bias, err));
-    CSN_TRY(csn_config_bool(c, "mlp_bias", &has_bias, err));
+    CSN_TRY(csn_config_biases(c, "attention_bias", false, CSN_BIASES_ALL, &c->attention_bias, err));
+    CSN_TRY(csn_config_biases(c, "mlp_bias", false, CSN_BIASES_ALL, &c->mlp_bias, err));
     CSN_TRY(csn_config_rope(c, &rope, arena, a, err));
     CSN_TRY(read_no_rope(c, arena, a, err));
     return read_window(c, arena, a, err);

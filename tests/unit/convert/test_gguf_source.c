@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "convert/convert.h"
 #include "convert/gguf_tokenizer.h"
+#include "convert/source.h"
 #include "format/cmf/cmf.h"
 #include "support/gguf_bytes.h"
 #include "support/memory_fs.h"
@@ -383,6 +384,30 @@ static void refuses_metadata_it_does_not_understand(void **state) {
     assert_string_equal(err.tensor, "llama.rope.freq_base");
 }
 
+/* llama.cpp: a factor without a kind is linear; attn_factor scales whatever the kind. */
+static void rope_scaling_without_a_kind_is_linear(void **state) {
+    (void)state;
+    memory_fs fs;
+    csn_source *s;
+    caisson_error err = {0};
+    csn_buf b = CSN_BUF_INIT(1 << 16);
+    begin_llama(&b, 1);
+    gb_f32(&b, "llama.rope.scaling.factor", 4.0f);
+    memory_fs_init(&fs);
+    memory_fs_put(&fs, "m.gguf", b.ptr, b.len);
+    csn_buf_free(&b);
+    ASSERT_OK(csn_source_open(&fs.base, "m.gguf", NULL, &s, &err), &err);
+    assert_int_equal(s->arch.n_rope_freq_factors, 8);
+    assert_true(s->arch.rope_freq_factors[0] == 4.0 && s->arch.rope_freq_factors[7] == 4.0);
+    csn_source_close(s);
+    memory_fs_done(&fs);
+    b = CSN_BUF_INIT(1 << 16);
+    begin_llama(&b, 1);
+    gb_f32(&b, "llama.rope.scaling.attn_factor", 1.2f);
+    ASSERT_STATUS(try_convert(&b, &err), CAISSON_E_UNSUPPORTED);
+    assert_string_equal(err.tensor, "llama.rope.scaling.attn_factor");
+}
+
 /* 0 would read as "sliding layers turn as the others do". */
 static void a_local_rope_base_of_zero_is_refused(void **state) {
     (void)state;
@@ -583,6 +608,7 @@ int main(void) {
         cmocka_unit_test(cuts_as_each_name_says),
         cmocka_unit_test(refuses_vocabularies_it_does_not_know),
         cmocka_unit_test(refuses_metadata_it_does_not_understand),
+        cmocka_unit_test(rope_scaling_without_a_kind_is_linear),
         cmocka_unit_test(a_local_rope_base_of_zero_is_refused),
         cmocka_unit_test(metadata_ignore_the_locale),
         cmocka_unit_test(refuses_a_kimi_linear_that_is_not_one),

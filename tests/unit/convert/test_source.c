@@ -450,6 +450,66 @@ static void published_configs_are_understood(void **state) {
     }
 }
 
+/* Which layers slide where no list says it, as in the classes of transformers 5.24.0. */
+static void windows_are_those_of_each_class(void **state) {
+    (void)state;
+#define MOE "_moe\",\"num_experts\":4,\"num_experts_per_tok\":2,\"moe_intermediate_size\":8"
+#define SHARED ",\"shared_expert_intermediate_size\":8"
+    static const struct {
+        const char *family, *window, *first, *slides; /* a letter a layer */
+    } cases[] = {
+        {"qwen2\"", "9", "2", "..ss"},          {"qwen3\"", "9", "1", ".sss"},
+        {"qwen3\"", "null", "1", "...."},       {"qwen2" MOE SHARED, "9", "3", "s.s."},
+        {"qwen2" MOE SHARED, "9", "2", "s..."}, {"qwen3" MOE, "9", "2", "ssss"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        memory_fs fs;
+        char text[512], slides[5] = "....";
+        memory_fs_init(&fs);
+        snprintf(text, sizeof(text),
+                 "{\"model_type\":\"%s,\"num_hidden_layers\":4,\"use_sliding_window\":true,"
+                 "\"sliding_window\":%s,\"max_window_layers\":%s}",
+                 cases[i].family, cases[i].window, cases[i].first);
+        put(&fs, "d/config.json", text);
+        memory_fs_put(&fs, "d/model.safetensors", "\2\0\0\0\0\0\0\0{}", 10);
+        csn_source *s = open_source(&fs, "d");
+        for (uint32_t k = 0; k < 4; k++) {
+            slides[k] = csn_arch_is_local(&s->arch, k) ? 's' : '.';
+        }
+        assert_string_equal(slides, cases[i].slides);
+        close_source(&fs, s);
+    }
+#undef MOE
+#undef SHARED
+}
+
+/* As transformers 5.24.0: tied only where both hold the same numbers. */
+static void another_head_is_not_tied(void **state) {
+    (void)state;
+    for (int is_same = 0; is_same < 2; is_same++) {
+        memory_fs fs;
+        csn_source *s;
+        caisson_error err = {0};
+        load_model(&fs, "llama"); /* with a head of its own */
+        memory_fs_node *node = memory_fs_find(&fs, "d/config.json");
+        char *tie = memmem(node->bytes, node->len, "embeddings\": false", 18);
+        assert_non_null(tie);
+        memcpy(tie + 13, "true ", 5);
+        if (is_same) {
+            ASSERT_OK(csn_source_open(&fs.base, "d", NULL, &s, &err), &err);
+            const csn_tensor *head = csn_directory_find(s->dir, CSN_STR("lm_head.weight"));
+            const csn_tensor *embed =
+                csn_directory_find(s->dir, CSN_STR("model.embed_tokens.weight"));
+            uint8_t *bytes = memory_fs_find(&fs, "d/model.safetensors")->bytes;
+            memcpy(bytes + head->offset, bytes + embed->offset, (size_t)head->nbytes);
+            csn_source_close(s);
+        }
+        ASSERT_OK(csn_source_open(&fs.base, "d", NULL, &s, &err), &err);
+        assert_int_equal(s->arch.tie_word_embeddings, is_same);
+        close_source(&fs, s);
+    }
+}
+
 /* One key of a good config.json changed each time. */
 /* transformers 5.24.0 and the code that came with the checkpoints differ in what they take. */
 static void what_a_router_needs_is_not_guessed(void **state) {
@@ -640,6 +700,8 @@ int main(void) {
         cmocka_unit_test(other_quantised_checkpoints_are_refused_by_scheme),
         cmocka_unit_test(the_text_model_of_a_larger_one_is_taken),
         cmocka_unit_test(published_configs_are_understood),
+        cmocka_unit_test(windows_are_those_of_each_class),
+        cmocka_unit_test(another_head_is_not_tied),
         cmocka_unit_test(what_a_router_needs_is_not_guessed),
         cmocka_unit_test(refuses_routers_of_deepseek_v2_that_it_does_not_know),
         cmocka_unit_test(gguf_names_every_end_of_turn),
