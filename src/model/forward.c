@@ -54,6 +54,8 @@ struct others {
 static void list_arrays(const csn_plan *plan, unsigned n_threads, bool int8, uint64_t max_n,
                         csn_forward *f, struct others *o, struct array ret[N_ARRAYS]) {
     uint64_t n_mixed = plan->max_experts != 0 ? max_n : 0;
+    /* of experts, routed and shared: a latent may be wider than the model */
+    uint64_t mixed = plan->max_latent > plan->hidden ? plan->max_latent : plan->hidden;
     const struct array arrays[N_ARRAYS] = {
         {&f->h, max_n, plan->hidden},
         {&f->x, max_n, plan->hidden},
@@ -75,8 +77,8 @@ static void list_arrays(const csn_plan *plan, unsigned n_threads, bool int8, uin
         {&o->rows, n_mixed, 1},
         {&o->cursor, n_mixed, 1},
         {&f->moe.weights, n_mixed, 1},
-        {&f->moe.x, n_mixed, plan->hidden},
-        {&f->moe.y, n_mixed, plan->hidden},
+        {&f->moe.x, n_mixed, mixed},
+        {&f->moe.y, n_mixed, mixed},
         {&f->moe.latent_x, max_n, plan->max_latent},
         {&f->moe.latent_y, max_n, plan->max_latent},
         {&o->ids, plan->max_experts, 1},

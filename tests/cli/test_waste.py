@@ -150,6 +150,65 @@ class FromGguf(tool.Case):
         self.assertEqual(a, b)
 
 
+class WideLatent(tool.Case):
+    """Experts that are wider than the model: the golden Kimi K3 with zeros behind its latent."""
+    OLD, NEW = 28, 60  # the model has 32
+
+    def test_logits_stay(self):
+        family = os.path.join(GOLDEN, "families", "kimi_k3")
+        source, cmf = self.path("hf"), self.path("wide.cmf")
+        os.mkdir(source)
+        config = json.loads(tool.read(os.path.join(family, "config.json")))
+        config["text_config"]["routed_expert_hidden_size"] = self.NEW
+        with open(os.path.join(source, "config.json"), "w", encoding="utf-8") as f:
+            json.dump(config, f)
+        shutil.copy(os.path.join(family, "tokenizer.json"), source)
+        self.widen(os.path.join(family, "model.safetensors"),
+                   os.path.join(source, "model.safetensors"))
+        self.ok("convert", source, "-o", cmf, "--quant", "f32")
+        golden = json.loads(tool.read(family + ".json"))["prompts"][-1]
+        want = {p["i"]: dict(zip(p["ids"], p["logits"])) for p in golden["positions"]}
+        for args in ((), ("-ub", "1"), ("--budget", "1G")):
+            r = self.ok("eval", cmf, "--tokens", ",".join(map(str, golden["tokens"])), "-n",
+                        len(golden["generated"]), "--all", "--compute", "f32", "--json", "-ctk",
+                        "f32", "-ctv", "f32", *args).json
+            self.assertEqual(r["generated"], golden["generated"])
+            n = 0
+            for p in r["positions"]:
+                for top in p["top"]:
+                    if top["id"] in want.get(p["i"], {}):
+                        n += 1
+                        self.assertAlmostEqual(top["logit"], want[p["i"]][top["id"]], delta=1e-3)
+            self.assertGreater(n, 0)
+
+    def widen(self, source, target):
+        blob = tool.read(source)
+        n = int.from_bytes(blob[:8], "little")
+        header, data, out = json.loads(blob[8:8 + n]), blob[8 + n:], bytearray()
+        for name, t in header.items():
+            if name == "__metadata__":
+                continue
+            self.assertEqual(t["dtype"], "BF16")
+            raw = data[t["data_offsets"][0]:t["data_offsets"][1]]
+            # the norm divides by the root of a mean over more values
+            scale = (self.OLD / self.NEW) ** 0.5 if name.endswith("routed_expert_norm.weight") else 1
+            x = [scale * struct.unpack("<f", b"\0\0" + raw[i:i + 2])[0]
+                 for i in range(0, len(raw), 2)]
+            end = name.rsplit(".", 2)
+            if name.endswith("routed_expert_up_proj.weight") or end[-2] in ("w1", "w3"):
+                rows = [x[i:i + self.OLD] for i in range(0, len(x), self.OLD)]
+                x = [v for row in rows for v in row + [0] * (self.NEW - self.OLD)]
+                t["shape"][1] = self.NEW
+            elif "routed_expert_" in name or end[-2] == "w2":
+                x += [0] * (len(x) // self.OLD * (self.NEW - self.OLD))
+                t["shape"][0] = self.NEW
+            t["dtype"], t["data_offsets"] = "F32", [len(out), len(out) + 4 * len(x)]
+            out += struct.pack("<%df" % len(x), *x)
+        text = json.dumps(header).encode()
+        with open(target, "wb") as f:
+            f.write(len(text).to_bytes(8, "little") + text + out)
+
+
 class ByRows(tool.Case):
     def test_large_matrices_are_converted_in_pieces(self):
         """The same bytes as from a .cmf, which is read otherwise."""
