@@ -121,7 +121,7 @@ const char *csn_hf_config_gap(const csn_cmf *c) {
         return "an arch_name that no class of transformers is known for";
     }
     if ((k->keys & LATENT) != 0) {
-        const char *gap = csn_hf_latent_gap(a, k->model_type);
+        const char *gap = csn_hf_latent_gap(c, k->model_type);
         return gap != NULL ? gap : has_cut_layers(c) ? "layers of different FFN widths" : NULL;
     }
     for (uint32_t i = 0; i < a->n_layer_types; i++) {

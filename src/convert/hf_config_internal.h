@@ -7,7 +7,7 @@
 #include "format/cmf/cmf.h"
 
 /* hf_config_latent.c: what is in the way of a class with latent attention, or NULL. */
-const char *csn_hf_latent_gap(const csn_arch *a, const char *model_type);
+const char *csn_hf_latent_gap(const csn_cmf *c, const char *model_type);
 /* Its keys beside those that all classes have. is_deepseek: of DeepSeek, else of Kimi. */
 void csn_hf_put_latent(const csn_cmf *c, bool is_deepseek, bool is_k3, csn_jw *w);
 

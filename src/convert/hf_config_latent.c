@@ -13,7 +13,31 @@ static const char *v2_gap(const csn_arch *a) {
                                      : NULL;
 }
 
-const char *csn_hf_latent_gap(const csn_arch *a, const char *model_type) {
+static bool is_kda(const csn_arch *a, uint32_t i) {
+    return i < a->n_layer_types && a->layer_types[i] == CSN_LAYER_KDA;
+}
+
+/* Gates of attention are tensors, and only Kimi K3 has words for them. */
+static bool has_gates(const csn_cmf *c) {
+    for (uint32_t i = 0; i < c->dir.n; i++) {
+        if (csn_str_ends(c->dir.tensors[i].name, CSN_STR("_attn.g_proj.weight"))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_kda(const csn_arch *a) {
+    for (uint32_t i = 0; i < a->n_layers; i++) {
+        if (is_kda(a, i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *csn_hf_latent_gap(const csn_cmf *c, const char *model_type) {
+    const csn_arch *a = &c->arch;
     bool is_k3 = strcmp(model_type, "kimi_k3") == 0;
     bool is_v2 = strcmp(model_type, "deepseek_v2") == 0;
     if (!a->mla.present || a->n_rope_freq_factors > 0 || a->longrope.present ||
@@ -34,8 +58,12 @@ const char *csn_hf_latent_gap(const csn_arch *a, const char *model_type) {
         return "a shared expert that is not as wide as some routed ones";
     }
     if (!is_k3 && (a->attn_res_block_size != 0 || a->hidden_act == CSN_ACT_SITU ||
-                   a->moe.routed_expert_hidden_size != 0)) {
+                   a->moe.routed_expert_hidden_size != 0 || has_gates(c) ||
+                   (a->has_kda_gate_lower_bound && a->kda_gate_lower_bound < 0))) {
         return "blocks of another family";
+    }
+    if (!is_k3 && strcmp(model_type, "kimi_linear") != 0 && has_kda(a)) {
+        return "a kind of layer that these classes do not have";
     }
     if (a->linear_core.present || a->mtp.present || a->has_g3n || a->num_loops > 1 ||
         a->attention_heads_per_layer != NULL || a->head_clusters != 0 || a->attn_v_norm ||
@@ -44,10 +72,6 @@ const char *csn_hf_latent_gap(const csn_arch *a, const char *model_type) {
         return "blocks of another family";
     }
     return NULL;
-}
-
-static bool is_kda(const csn_arch *a, uint32_t i) {
-    return i < a->n_layer_types && a->layer_types[i] == CSN_LAYER_KDA;
 }
 
 static bool has_router(const csn_cmf *c, uint32_t i) {

@@ -150,6 +150,24 @@ class FromGguf(tool.Case):
         self.assertEqual(a, b)
 
 
+class NoWords(tool.Case):
+    """What Kimi K3's config.json says and Kimi-Linear's cannot: no config.json of another model."""
+
+    def test_export(self):
+        for has_bound in (True, False):
+            waste, cmf, hf = (self.path(f"{has_bound}{x}") for x in (".waste", ".cmf", "-hf"))
+            shutil.copytree(BASE, waste)
+            manifest = names("vq3r-base.waste")
+            if has_bound:
+                manifest["config"]["linear_attn_config"]["gate_lower_bound"] = -5
+            with open(os.path.join(waste, "manifest.json"), "w", encoding="utf-8") as f:
+                json.dump(manifest, f)
+            self.ok("convert", waste, "-o", cmf, "--quant", "f32")
+            err = self.ok("export", cmf, "-o", hf).err
+            self.assertEqual("no config.json" in err, has_bound)
+            self.assertEqual(os.path.exists(os.path.join(hf, "config.json")), not has_bound)
+
+
 class WideLatent(tool.Case):
     """Experts that are wider than the model: the golden Kimi K3 with zeros behind its latent."""
     OLD, NEW = 28, 60  # the model has 32
