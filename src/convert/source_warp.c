@@ -35,14 +35,25 @@ static caisson_status add_expert(csn_source *s, csn_directory *dir, uint32_t i_b
     return csn_arena_str(&s->arena, csn_str_make(name, (size_t)n), &t->name, err);
 }
 
-static caisson_status list_tensors(csn_source *s, caisson_error *err) {
+/* The tower that may stand beside the language model (warp facts 3.1). */
+static bool is_of_tower(const csn_tensor *t) {
+    return csn_str_starts(t->name, CSN_STR("vision_tower.")) ||
+           csn_str_starts(t->name, CSN_STR("mm_projector."));
+}
+
+static caisson_status list_tensors(csn_source *s, const csn_log *log, caisson_error *err) {
     const csn_warp *w = s->warp;
     csn_directory *dir;
     uint64_t n = w->dir.n + CSN_WARP_N_KINDS * n_experts_of(w);
     CSN_TRY(CSN_ARENA_NEW(&s->arena, 1, &dir, err));
     CSN_TRY(CSN_ARENA_NEW(&s->arena, (size_t)n + 1, &dir->tensors, err));
-    for (; dir->n < w->dir.n; dir->n++) {
-        dir->tensors[dir->n] = w->dir.tensors[dir->n];
+    for (uint32_t i = 0; i < w->dir.n; i++) {
+        if (!is_of_tower(&w->dir.tensors[i])) {
+            dir->tensors[dir->n++] = w->dir.tensors[i];
+        }
+    }
+    if (dir->n < w->dir.n) {
+        CSN_INFO(log, "the language model alone is converted; other towers are left out");
     }
     for (uint32_t i = 0; i < w->n_banks; i++) {
         for (int k = 0; k < CSN_WARP_N_KINDS; k++) {
@@ -81,7 +92,7 @@ caisson_status csn_source_read_warp(csn_source *s, csn_fs *fs, const char *path,
     for (uint32_t i = 0; i < w->n_banks; i++) {
         s->files[1 + i] = w->banks[i].file;
     }
-    CSN_TRY(list_tensors(s, err));
+    CSN_TRY(list_tensors(s, log, err));
     CSN_TRY(take_chat(s, err));
     csn_str base = csn_str_from(path);
     while (base.len > 1 && base.ptr[base.len - 1] == '/') {
@@ -115,7 +126,9 @@ caisson_status csn_source_warp_fetch(const csn_source *s, const csn_tensor *t, c
     if (is_expert(t)) {
         return csn_file_read_at(s->files[t->i_file], t->offset, buf->ptr, (size_t)n, err);
     }
-    return csn_warp_read_tensor(s->warp, (uint32_t)(t - s->dir->tensors), (uint8_t *)buf->ptr, err);
+    const csn_directory *dir = &s->warp->dir;
+    uint32_t i = (uint32_t)(csn_directory_find(dir, t->name) - dir->tensors);
+    return csn_warp_read_tensor(s->warp, i, (uint8_t *)buf->ptr, err);
 }
 
 static int kind_of(csn_str name) {

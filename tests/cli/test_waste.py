@@ -150,6 +150,23 @@ class FromGguf(tool.Case):
         self.assertEqual(a, b)
 
 
+class Towers(tool.Case):
+    """What lies beside the language model is left out, of a .waste as of a checkpoint."""
+
+    def test_left_out(self):
+        source = os.path.join(WARP, "vq3r-k3.waste")
+        cmf, back, again = self.path("k3.cmf"), self.path("back.waste"), self.path("again.waste")
+        err = self.ok("convert", source, "-o", cmf, "--quant", "f32").err
+        self.assertIn("towers are left out", err)
+        self.assertNotIn("vision", self.ok("tensor", cmf).out)
+        want = json.loads(tool.read(os.path.join(WARP, "answers.json")))["vq3r-k3"]["greedy"]
+        r = self.ok("eval", cmf, "--tokens", "3,7,11,5,200,42", "-n", len(want), "--json").json
+        self.assertEqual(r["generated"], want)
+        for path, out in ((cmf, back), (source, again)):
+            self.ok("convert", path, "-o", out)
+            self.ok("verify", out)
+
+
 class NoWords(tool.Case):
     """What Kimi K3's config.json says and Kimi-Linear's cannot: no config.json of another model."""
 
