@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* eval: logits of given tokens, and greedy continuation, for comparing with other programs. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,6 +121,10 @@ static int decode(job *j, uint32_t n_prompt, uint32_t n, bool all, int32_t *gene
     for (uint32_t g = 0; g < n; g++) {
         const float *logits = g == 0 ? j->last : caisson_session_logits(j->session);
         generated[g] = argmax(logits, j->n_vocab);
+        if (isnan(logits[generated[g]])) {
+            return cli_fail_text(j->args, "no logit is a number: the model's weights are broken "
+                                          "(caisson verify tells where)");
+        }
         if (caisson_session_eval(j->session, &generated[g], 1, NULL, NULL, &err) != CAISSON_OK) {
             return cli_fail(j->args, &err);
         }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "score.h"
 
+#include <math.h>
+
 #include "open.h"
 #include "term.h"
 
@@ -13,7 +15,13 @@ int cli_score_text(const cli_args *args, caisson_session *session, caisson_sessi
     cli_progress_init(&progress, "tokens", false);
     caisson_status status = caisson_score_text(session, base, text, n, &o, ret, &err);
     cli_progress_end(&progress);
-    return status == CAISSON_OK ? CLI_OK : cli_fail(args, &err);
+    if (status != CAISSON_OK) {
+        return cli_fail(args, &err);
+    }
+    return isfinite(ret->nll) && isfinite(ret->kl)
+               ? CLI_OK
+               : cli_fail_text(args, "the score is not a number: the model's weights are broken "
+                                     "(caisson verify tells where)");
 }
 
 static uint32_t usual_ctx(const caisson_model *model) {

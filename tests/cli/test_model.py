@@ -64,6 +64,20 @@ class Eval(tool.Case):
             self.assertEqual(more[:20], top)
             self.assertEqual(more, sorted(more, key=lambda t: (-t["logit"], t["id"])))
 
+    def test_weights_that_are_no_numbers_give_no_tokens_and_no_score(self):
+        t = self.ok("tensor", TINY, "model.norm.weight", "--json").json[0]
+        blob = bytearray(tool.read(TINY))
+        struct.pack_into("<f", blob, t["offset"], math.nan)
+        broken = self.path("broken.cmf")
+        with open(broken, "wb") as f:
+            f.write(blob)
+        text = self.path("t.txt")
+        with open(text, "w") as f:
+            f.write("hello world " * 20)
+        for args in (["eval", broken, "--tokens", IDS, "--decode", 1], ["ppl", broken, text],
+                     ["run", broken, "x"], ["ppl", TINY, text, "--kl", broken]):
+            self.assertIn("weights are broken", self.fails(FAILED, *args).err)
+
     def test_f32_is_the_default(self):
         a = self.ok("eval", TINY, "--tokens", IDS, "--json").raw
         b = self.ok("eval", TINY, "--tokens", IDS, "--json", "--compute", "f32", "--cache-type-k",
