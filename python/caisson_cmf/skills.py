@@ -85,10 +85,11 @@ def descriptor(skill: Skill, header: Header) -> Optional[Descriptor]:
     if selection["phi_layer"] >= header.arch["num_layers"]:
         raise bad("phi_layer is not a layer", "< %d" % header.arch["num_layers"],
                   selection["phi_layer"])
+    mean = halves("mean", 1)[0]  # first: it has hidden_size values, so the size is no absurd one
     holdout = np.zeros((0, hidden), dtype=np.float32)
     if selection["holdout"] is not None:
         holdout = halves("holdout", selection["holdout_n"])
-    return Descriptor(selection["metric"], selection["phi_layer"], halves("mean", 1)[0],
+    return Descriptor(selection["metric"], selection["phi_layer"], mean,
                       halves("basis", selection["rank"]), selection["err_mean"],
                       selection["err_std"], holdout)
 

@@ -247,6 +247,10 @@ class Made(support.Case):
             self.assertIs(model.find(maker.NORM[0], "s"), model.tensors[tensors[1][0]])
             with self.assertRaises(Parse):
                 model.find(maker.NORM[0], "other")
+        for hidden in (1 << 62, 1 << 63):  # more than numpy's arrays can have
+            head = maker.header({"hidden_size": hidden}, skills=[{"id": "s", "selection": good}])
+            result = verify(self.write("made.cmf", maker.file(head=head)))
+            self.assertEqual((result.problems, len(result.notes)), ([], 1))
 
     def test_notes(self):
         def notes(*args, **kw):
