@@ -11,10 +11,11 @@ typedef struct csn_tensor {
     csn_str name; /* UTF-8, in the directory's arena */
     const csn_dtype *dtype;
     csn_shape shape;
-    uint32_t i_file; /* which of the model's files */
-    uint64_t offset; /* absolute, in that file */
-    uint64_t nbytes; /* == dtype->nbytes(shape) where that is defined; inside the file */
-    uint64_t hash;   /* CMF: stored hash64 of the payload; else 0 */
+    uint32_t i_file;   /* which of the model's files */
+    uint64_t offset;   /* absolute, in that file */
+    uint64_t nbytes;   /* == dtype->nbytes(shape) where that is defined; inside the file */
+    uint64_t hash;     /* CMF: stored hash64 of the payload; else 0 */
+    bool is_malformed; /* only of a damaged file: its payload failed the dtype's check */
 } csn_tensor;
 
 typedef struct csn_directory {

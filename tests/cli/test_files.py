@@ -3,6 +3,7 @@
 """info, tensor, verify: what they say of good files, and that no bad file gets past them."""
 import json
 import os
+import shutil
 import random
 import struct
 
@@ -163,6 +164,22 @@ class Tensor(tool.Case):
         shape, v = read_npy(path)
         self.assertEqual(list(shape), side["shape"])
         self.assertEqual(list(v[:4]), side["first_values"])
+
+    def test_payloads_without_form_hide_no_other_damage(self):
+        """Widths, pointers and counts that are wrong end no verify: each tensor is named."""
+        path = self.path("m.cmf")
+        shutil.copy(os.path.join(tool.FILES, "tiny-all-dtypes.cmf"), path)
+        tensors = [t for t in self.ok("tensor", path, "--json").json if t["bytes"] > 0]
+        with open(path, "r+b") as f:
+            for t in tensors:
+                f.seek(t["offset"])
+                old = f.read(t["bytes"])
+                f.seek(t["offset"])
+                f.write(bytes(b ^ 0x81 for b in old[:1]) + old[1:-9] + b"\xff" * len(old[1:][-9:]))
+        problems = self.fails(FAILED, "verify", path, "--json").json[0]["problems"]
+        self.assertEqual({p["tensor"] for p in problems if p["code"] == "Hash"},
+                         {t["name"] for t in tensors})
+        self.assertIn("Bounds", {p["code"] for p in problems})
 
     def test_values_of_every_dtype(self):
         name = os.path.join(tool.FILES, "tiny-all-dtypes.cmf")

@@ -38,9 +38,10 @@ void csn_cmf_envelope_bytes(const csn_cmf_envelope *e, uint8_t ret[CSN_CMF_ENVEL
 /* Fills header_doc, header, quant_type, section_hash, arch, chat of `c` from the section's bytes.
  */
 caisson_status csn_cmf_parse_header(csn_cmf *c, csn_str text, caisson_error *err);
-/* Fills dir (without its name index) from the section's bytes, which must outlive `c`. */
+/* Fills dir (without its name index) from the section's bytes, which must outlive `c`. fn: is told
+ * of payloads that fail their dtype's check; NULL: the first ends it. */
 caisson_status csn_cmf_parse_directory(csn_cmf *c, const uint8_t *bytes, uint64_t len,
-                                       caisson_error *err);
+                                       csn_cmf_fault_fn fn, void *ctx, caisson_error *err);
 /* Fills tensor_digests and section_digest; needs header and dir. PARSE when a key is not what
  * docs/cmf.md says. */
 caisson_status csn_cmf_parse_digests(csn_cmf *c, caisson_error *err);

@@ -64,8 +64,8 @@ static caisson_status check_payload(const csn_cmf *c, const csn_tensor *t, caiss
 }
 
 /* Range and size of tensor i; turns its offset into an absolute one. */
-static caisson_status check_tensor(const csn_cmf *c, uint32_t i, csn_tensor *t,
-                                   caisson_error *err) {
+static caisson_status check_tensor(const csn_cmf *c, uint32_t i, csn_tensor *t, csn_cmf_fault_fn fn,
+                                   void *ctx, caisson_error *err) {
     uint64_t data_len = c->envelope.len[CSN_CMF_DATA];
     uint64_t end;
     uint64_t want;
@@ -104,14 +104,19 @@ static caisson_status check_tensor(const csn_cmf *c, uint32_t i, csn_tensor *t,
         if (status != CAISSON_OK) {
             csn_error_section(err, "data");
             csn_error_tensor(err, t->name);
-            return status;
+            if (fn == NULL || status != CAISSON_E_BOUNDS) {
+                return status;
+            }
+            t->is_malformed = true;
+            csn_error_file(err, c->file->path);
+            fn(ctx, err);
         }
     }
     return CAISSON_OK;
 }
 
 caisson_status csn_cmf_parse_directory(csn_cmf *c, const uint8_t *bytes, uint64_t len,
-                                       caisson_error *err) {
+                                       csn_cmf_fault_fn fn, void *ctx, caisson_error *err) {
     uint64_t base = c->envelope.off[CSN_CMF_DIR];
     if (len < CSN_CMF_DIR_HEAD_BYTES) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = "directory", CSN_AT(base),
@@ -150,7 +155,7 @@ caisson_status csn_cmf_parse_directory(csn_cmf *c, const uint8_t *bytes, uint64_
         CSN_TRY(read_record(c, r, i, bytes + pool_off, len - pool_off, t, err));
     }
     for (uint32_t i = 0; i < n; i++) {
-        CSN_TRY(check_tensor(c, i, &c->dir.tensors[i], err));
+        CSN_TRY(check_tensor(c, i, &c->dir.tensors[i], fn, ctx, err));
     }
     c->dir.n = n;
     return CAISSON_OK;

@@ -110,7 +110,7 @@ static caisson_status open_directory(const struct opening *o, caisson_error *err
     CSN_TRY(csn_file_read_at(c->file, c->envelope.off[CSN_CMF_DIR], bytes, len, err));
     caisson_status status = check_hash(c, CSN_CMF_DIR, c->envelope.dir_hash, bytes, err);
     CSN_TRY(pass(o, CSN_CMF_DIR, status, err));
-    status = csn_cmf_parse_directory(c, bytes, len, err);
+    status = csn_cmf_parse_directory(c, bytes, len, o->fn, o->ctx, err);
     if (status == CAISSON_OK) {
         status = csn_directory_index(&c->dir, &c->arena, err);
     }

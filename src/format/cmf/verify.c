@@ -79,8 +79,10 @@ static const csn_tensor *tensor_of(const struct job *j, const struct item *it) {
     return i < CSN_CMF_N_SECTIONS ? NULL : &j->c->dir.tensors[i - CSN_CMF_N_SECTIONS];
 }
 
+/* Where a malformed payload has its numbers nobody knows. */
 static csn_matrix numbers_of(const csn_tensor *t) {
-    return csn_matrix_make(t->dtype, &t->shape, NULL, t->nbytes);
+    const csn_dtype *d = t->is_malformed ? csn_dtype_by_name(CSN_STR("u8")) : t->dtype;
+    return csn_matrix_make(d, &t->shape, NULL, t->nbytes);
 }
 
 /* Bytes [begin, begin + n) of an item. */
