@@ -650,6 +650,7 @@ u|tojson
 q|tojson
 html|tojson
 u|tojson(ensure_ascii=true)
+'\x7e\x7f'|tojson(ensure_ascii=true)
 d|tojson(indent=2)
 nest|tojson(indent=1)
 d|tojson(indent='--')

@@ -123,6 +123,21 @@ def subword_prefix():
     return bpe(pre_tokenizers.BertPreTokenizer(), continuing_subword_prefix="##", fuse_unk=False)
 
 
+def edges():
+    """Most letters are no tokens and there is no unknown one, so that merges reach across what
+    vanished; \\w inside brackets; added tokens of white space that strip what another has taken."""
+    letters = list("aent\u2581z")
+    pairs = [("n", "\u2581"), ("e", "\u2581"), ("\u2581", "a"), ("t", "e"), ("n\u2581", "t")]
+    vocab = {t: i for i, t in enumerate(letters + [a + b for a, b in pairs])}
+    tok = Tokenizer(models.BPE(vocab, pairs))
+    tok.normalizer = normalizers.Sequence([normalizers.Replace(Regex(r"[^\w\s]"), "z"),
+                                           normalizers.Replace(" ", "\u2581")])
+    tok.add_tokens([AddedToken("\n", lstrip=True, rstrip=True, normalized=False),
+                    AddedToken("\t", rstrip=True, normalized=False),
+                    AddedToken("  ", lstrip=True, rstrip=True, normalized=False)])
+    return tok
+
+
 def words():
     tok = Tokenizer(models.WordLevel(unk_token="<unk>"))
     tok.normalizer = normalizers.Nmt()
@@ -188,6 +203,7 @@ MAKERS = {
     "subword-prefix": subword_prefix,
     "word-level": words,
     "splits": splits,
+    "edges": edges,
     "precompiled": precompiled,
 }
 

@@ -231,7 +231,7 @@ static caisson_status json_string(trun *r, tbuf *b, const tstr *s, bool is_ascii
         size_t k = 1;
         char t[16];
         const char *simple = c == 0 ? NULL : strchr("\"\\\n\r\t\f\b", c);
-        if (c >= 0x80 && is_ascii) {
+        if (c >= 0x7f && is_ascii) { /* DEL is escaped as well */
             k = csn_utf8_decode(csn_ts_bytes(s), i, &cp);
             if (cp < 0x10000) {
                 snprintf(t, sizeof(t), "\\u%04x", cp);

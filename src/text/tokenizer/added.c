@@ -212,6 +212,10 @@ const csn_added_token *csn_added_find(const csn_added *a, const csn_matcher *m, 
             }
             *end += n;
         }
+        if (best->lstrip && *end <= floor) { /* the token before it has swallowed all of it */
+            i = best_end - 1;
+            continue;
+        }
         return best;
     }
     *search = text.len;

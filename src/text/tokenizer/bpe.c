@@ -255,7 +255,8 @@ caisson_status csn_bpe_load(csn_tok_model *m, csn_arena *arena, const csn_jval *
     }
     csn_cps inside = {0};
     csn_buf joined = CSN_BUF_INIT((size_t)MERGE_BLOCK * 2 * CSN_TOK_MAX_TOKEN_BYTES);
-    m->may_cut = m->prefix.len == 0 && m->suffix.len == 0;
+    /* Without an unknown token, code points vanish: what stands before a mark is not what joins. */
+    m->may_cut = m->prefix.len == 0 && m->suffix.len == 0 && has_unk;
     caisson_status status = load_merges(m, csn_jval_get(model, "merges"), s, &inside, &joined, err);
     if (status == CAISSON_OK && inside.n > 0) {
         status = csn_arena_alloc(arena, inside.n, sizeof(uint32_t), (void **)&m->cut_before, err);

@@ -65,15 +65,20 @@ static caisson_status put_property(translator *t, csn_buf *out, const char *name
     return CAISSON_OK;
 }
 
-/* \w: letters, marks, decimal and letter numbers, connectors, and what else is alphabetic there. */
+/* \w: letters, marks, decimal and letter numbers, connectors, and what else is alphabetic there.
+ * Outside brackets Oniguruma asks its Latin-1 table, which has the six superscripts and fractions.
+ */
 static caisson_status put_word(translator *t, csn_buf *out) {
     static const char *const parts[] = {"L", "M", "Nd", "Nl", "Pc"};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         CSN_TRY(put_property(t, out, parts[i], false));
     }
+    if (t->class_depth == 0) {
+        CSN_TRY(csn_buf_str(out, CSN_STR("\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"), t->err));
+    }
     return csn_buf_str(out,
-                       CSN_STR("\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}"
-                               "\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"),
+                       CSN_STR("\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}"
+                               "\\x{1f170}-\\x{1f189}"),
                        t->err);
 }
 
@@ -116,6 +121,36 @@ static const char *const scripts[] = {
     "Arabic",   "Hebrew",   "Thai",     "Devanagari", "Bengali", "Tamil",   "Telugu",
     "Georgian", "Armenian", "Khmer",    "Lao",        "Myanmar", "Tibetan", "Bopomofo"};
 
+/* In a class under (?i) Oniguruma takes in the other case of a property's members, outside classes
+ * not; PCRE2 does in neither. */
+static bool is_folding_class(const translator *t) {
+    return t->class_depth > 0 && t->fold[t->depth];
+}
+
+static bool has_two_cases(const char *name, bool is_script) {
+    static const char *const cased[] = {"Latin", "Greek", "Cyrillic", "Georgian", "Armenian"};
+    if (!is_script) {
+        return name[0] == 'L' || name[0] == 'M';
+    }
+    for (size_t i = 0; i < sizeof(cased) / sizeof(cased[0]); i++) {
+        if (strcmp(cased[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static caisson_status put_named_property(translator *t, csn_buf *out, const char *name,
+                                         bool is_script, bool is_negated) {
+    if (is_folding_class(t) && has_two_cases(name, is_script)) {
+        if (strcmp(name, "L") != 0 || is_negated) {
+            return refuse(t, "property with two cases in a class under (?i)");
+        }
+        CSN_TRY(put_cp(t, out, 0x345)); /* the one that is no letter and has a letter's case */
+    }
+    return put_property(t, out, name, is_script);
+}
+
 static bool same_name(const char *a, csn_str b) {
     size_t k = 0;
     for (size_t i = 0; i < b.len; i++) {
@@ -146,14 +181,16 @@ static caisson_status read_property(translator *t, csn_buf *out, bool *is_negate
     }
     for (size_t i = 0; i < sizeof(generals) / sizeof(generals[0]); i++) {
         if (same_name(generals[i][0], name) || same_name(generals[i][1], name)) {
+            CSN_TRY(put_named_property(t, out, generals[i][0], false, *is_negated));
             t->at = close + 1;
-            return put_property(t, out, generals[i][0], false);
+            return CAISSON_OK;
         }
     }
     for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {
         if (same_name(scripts[i], name)) {
+            CSN_TRY(put_named_property(t, out, scripts[i], true, *is_negated));
             t->at = close + 1;
-            return put_property(t, out, scripts[i], true);
+            return CAISSON_OK;
         }
     }
     return refuse(t, "Unicode property of a pattern is not supported");
@@ -257,6 +294,19 @@ typedef struct class_parts {
 
 static caisson_status read_class(translator *t, csn_buf *out);
 
+/* Under (?i) a class with one of these matches several characters at once: [\xdf] takes "ss". */
+static bool holds_several(uint32_t lo, uint32_t hi) {
+    static const uint32_t ranges[][2] = {
+        {0xdf, 0xdf},   {0x130, 0x130}, {0x149, 0x149},   {0x1f0, 0x1f0},   {0x390, 0x390},
+        {0x3b0, 0x3b0}, {0x587, 0x587}, {0x1e96, 0x1e9e}, {0x1f50, 0x1fff}, {0xfb00, 0xfb17}};
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+        if (lo <= ranges[i][1] && hi >= ranges[i][0]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static caisson_status class_item(translator *t, class_parts *p) {
     if (next_is(t, "[:")) {
         return refuse(t, "POSIX class of a pattern is not supported");
@@ -287,6 +337,7 @@ static caisson_status class_item(translator *t, class_parts *p) {
     uint32_t lo;
     CSN_TRY(read_literal(t, &lo));
     CSN_TRY(put_cp(t, &p->members, lo));
+    uint32_t hi = lo;
     if (peek(t, 0) == '-' && peek(t, 1) >= 0 && peek(t, 1) != ']') {
         if (peek(t, 1) == '[' || next_is(t, "-&&")) {
             return refuse(t, "range of a class in a pattern");
@@ -296,13 +347,15 @@ static caisson_status class_item(translator *t, class_parts *p) {
         if (ends_in_set) {
             return refuse(t, "range that ends in a set in a pattern");
         }
-        uint32_t hi;
         CSN_TRY(read_literal(t, &hi));
         if (hi < lo) {
             return refuse(t, "empty range in a pattern");
         }
         CSN_TRY(csn_buf_char(&p->members, '-', t->err));
         CSN_TRY(put_cp(t, &p->members, hi));
+    }
+    if (is_folding_class(t) && holds_several(lo, hi)) {
+        return refuse(t, "character of a class that folds to several under (?i)");
     }
     return CAISSON_OK;
 }

@@ -131,6 +131,7 @@ GOLDEN(encodes_digits_punctuation, "digits-punctuation")
 GOLDEN(encodes_subword_prefix, "subword-prefix")
 GOLDEN(encodes_word_level, "word-level")
 GOLDEN(encodes_every_split_behaviour, "splits")
+GOLDEN(encodes_edges, "edges")
 GOLDEN(encodes_compiled_rules, "precompiled")
 
 /* The file's scores have decimal points. */
@@ -158,6 +159,7 @@ int main(void) {
         cmocka_unit_test(encodes_subword_prefix),
         cmocka_unit_test(encodes_word_level),
         cmocka_unit_test(encodes_every_split_behaviour),
+        cmocka_unit_test(encodes_edges),
         cmocka_unit_test(encodes_compiled_rules),
         cmocka_unit_test(scores_ignore_the_locale),
     };

@@ -168,7 +168,12 @@ static void refuses_patterns_by_name(void **state) {
                                            "(?i",
                                            "(?iiiiiiiiiiiiiiiiiiiii)",
                                            "(?i:ss)",
-                                           "a(?i)b|FI"};
+                                           "a(?i)b|FI",
+                                           "(?i)[\\\\p{Lu}]",
+                                           "(?i)[\\\\P{L}]",
+                                           "(?i)[\\\\p{Greek}]",
+                                           "(?i)[\\\\x{e0}-\\\\x{149}]",
+                                           "(?i)[\\\\u00df]"};
     for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
         char json[512];
         snprintf(json, sizeof(json),
