@@ -7,6 +7,12 @@
 
 enum { MAX_EOS = 4096 };
 
+void csn_source_tell_template(csn_str name, const csn_log *log) {
+    CSN_WARN(log,
+             "the chat template named %.*s is left out: every conversation gets the default one",
+             CSN_STR_ARGS(name));
+}
+
 caisson_status csn_source_add_eos(csn_source *s, int64_t id, caisson_error *err) {
     if (id < 0) {
         return CAISSON_OK;

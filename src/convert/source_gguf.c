@@ -131,6 +131,16 @@ static caisson_status read_eos(csn_source *s, caisson_error *err) {
     return CAISSON_OK;
 }
 
+static void tell_other_templates(const csn_gguf *g, const csn_log *log) {
+    static const csn_str prefix = CSN_STR("tokenizer.chat_template.");
+    for (uint32_t i = 0; i < g->n_pairs; i++) {
+        csn_str key = g->pairs[i].key;
+        if (csn_str_starts(key, prefix)) {
+            csn_source_tell_template(csn_str_make(key.ptr + prefix.len, key.len - prefix.len), log);
+        }
+    }
+}
+
 caisson_status csn_source_read_gguf(csn_source *s, csn_fs *fs, const char *path, const csn_log *log,
                                     caisson_error *err) {
     csn_meta m;
@@ -154,6 +164,7 @@ caisson_status csn_source_read_gguf(csn_source *s, csn_fs *fs, const char *path,
     s->pad_token_id = token_id(s->gguf, "tokenizer.ggml.padding_token_id");
     (void)csn_gguf_str(csn_gguf_find(s->gguf, CSN_STR("tokenizer.chat_template")),
                        &s->chat_template);
+    tell_other_templates(s->gguf, log);
     (void)csn_gguf_str(csn_gguf_find(s->gguf, CSN_STR("general.name")), &s->name);
     return CAISSON_OK;
 }

@@ -171,19 +171,21 @@ static caisson_status untie_other_head(reader *r) {
     return CAISSON_OK;
 }
 
-/* chat_template of tokenizer_config.json: a string, or a list of named ones ("default" counts). One
- * that is passed over would be replaced by ChatML. */
+/* chat_template of tokenizer_config.json: a string, or a list of named ones, of which "default"
+ * counts and the others are told. One that is passed over would be replaced by ChatML. */
 static caisson_status template_of(reader *r, const csn_jval *v, csn_str *ret) {
     csn_jkind kind = csn_jval_kind(v);
     csn_str name;
     *ret = (csn_str){0};
     bool is_right = kind == CSN_JSON_ABSENT || kind == CSN_JSON_NULL || csn_jval_str(v, ret) ||
                     (kind == CSN_JSON_ARRAY && csn_jval_len(v) == 0);
-    for (csn_jiter it = csn_jval_iter(v);
-         !is_right && kind == CSN_JSON_ARRAY && csn_jiter_next(&it);) {
-        is_right = csn_jval_str(csn_jval_get(it.value, "name"), &name) &&
-                   csn_str_is(name, "default") &&
-                   csn_jval_str(csn_jval_get(it.value, "template"), ret);
+    for (csn_jiter it = csn_jval_iter(v); kind == CSN_JSON_ARRAY && csn_jiter_next(&it);) {
+        bool has_name = csn_jval_str(csn_jval_get(it.value, "name"), &name);
+        if (has_name && csn_str_is(name, "default")) {
+            is_right = csn_jval_str(csn_jval_get(it.value, "template"), ret);
+        } else if (has_name) {
+            csn_source_tell_template(name, r->log);
+        }
     }
     return is_right ? CAISSON_OK
                     : CSN_FAIL(r->err, CAISSON_E_PARSE, .section = "tokenizer_config.json",
@@ -279,14 +281,18 @@ static caisson_status read_special_tokens(reader *r, const csn_jval *config) {
 static caisson_status read_chat(reader *r, const csn_jval *root) {
     csn_source *s = r->s;
     csn_json *generation = NULL, *config = NULL;
-    csn_buf jinja = {0};
-    bool has_jinja = false;
+    csn_buf jinja = {0}, tools = {0};
+    bool has_jinja = false, has_tools = false;
     caisson_status status = read_json(r, "generation_config.json", &generation);
     if (status == CAISSON_OK) {
         status = read_json(r, "tokenizer_config.json", &config);
     }
     if (status == CAISSON_OK) {
         status = read_file(r, "chat_template.jinja", MAX_CONFIG_BYTES, &jinja, &has_jinja);
+    }
+    if (status == CAISSON_OK) {
+        status = read_file(r, "additional_chat_templates/tool_use.jinja", MAX_CONFIG_BYTES, &tools,
+                           &has_tools);
     }
     if (status == CAISSON_OK) {
         const csn_jval *eos = csn_jval_get(csn_json_root(generation), "eos_token_id");
@@ -301,6 +307,9 @@ static caisson_status read_chat(reader *r, const csn_jval *root) {
         if (is_blank(text)) {
             status = template_of(r, csn_jval_get(csn_json_root(config), "chat_template"), &text);
         }
+        if (status == CAISSON_OK && has_tools) {
+            csn_source_tell_template(CSN_STR("tool_use"), r->log);
+        }
         if (status == CAISSON_OK && !is_blank(text)) {
             status = csn_arena_str(&s->arena, text, &s->chat_template, r->err);
         }
@@ -309,6 +318,7 @@ static caisson_status read_chat(reader *r, const csn_jval *root) {
         status = read_special_tokens(r, csn_json_root(config));
     }
     csn_buf_free(&jinja);
+    csn_buf_free(&tools);
     csn_json_free(config);
     csn_json_free(generation);
     return status;

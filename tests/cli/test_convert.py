@@ -59,6 +59,14 @@ class Convert(tool.Case):
         self.src = make_hf(self.path("hf"))
         self.out = self.path("out.cmf")
 
+    def test_templates_beside_the_default_one_are_told(self):
+        os.remove(os.path.join(self.src, "chat_template.jinja"))
+        with open(os.path.join(self.src, "tokenizer_config.json"), "w") as f:
+            json.dump({"chat_template": [{"name": "default", "template": "default"},
+                                         {"name": "tool_use", "template": "tools"}]}, f)
+        self.assertIn("named tool_use is left out", self.ok("convert", self.src, "-o", self.out).err)
+        self.assertEqual(self.ok("render", self.out, "-", stdin=b'{"messages":[],"tools":[]}').out, "default")
+
     def test_f32_gives_the_golden_logits(self):
         r = self.ok("convert", self.src, "-o", self.out, "--quant", "f32")
         self.assertIn("no value was rounded", r.out)
