@@ -460,6 +460,9 @@ s|reverse
 l|sort
 w|sort
 w|sort(reverse=true)
+w|sort(reverse=2)
+w|sort(reverse=none)
+w|sort('x')
 w|sort(case_sensitive=true)
 rows|sort(attribute='v')|map(attribute='v')|list
 rows|sort(attribute='k,v')|map(attribute='v')|list
@@ -544,6 +547,7 @@ missing|items|list
 d|dictsort
 d|dictsort(true)
 d|dictsort(reverse=true)
+d|dictsort(reverse=1.0)
 {'b': 1, 'a': 2}|dictsort(by='value')
 {'b': 1, 'a': 2}|dictsort(by='x')
 l|dictsort

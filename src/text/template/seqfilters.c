@@ -351,33 +351,34 @@ static caisson_status sort_key(trun *r, tval item, tval paths, bool is_sensitive
     }
 }
 
+/* Python's sorted() takes a whole number for `reverse`, of which it asks whether it is 0. */
 caisson_status csn_f_sort(trun *r, const tcall *c, tval *ret) {
-    bool is_reverse;
+    int64_t reverse;
     bool is_sensitive;
     tval *items;
     tval *keys;
     size_t n;
-    CSN_TRY(csn_filter_bool_arg(r, c->arg[0], &is_reverse));
+    CSN_TRY(csn_filter_int_arg(r, c->arg[0], 0, &reverse));
     CSN_TRY(csn_filter_bool_arg(r, c->arg[1], &is_sensitive));
     CSN_TRY(keyed(r, c->self, (tval){0}, (tval){0}, true, &items, &keys, &n));
     for (size_t i = 0; i < n; i++) {
         CSN_TRY(sort_key(r, items[i], c->arg[2], is_sensitive, &keys[i]));
     }
-    CSN_TRY(csn_tv_sort(r, items, keys, n, is_reverse));
+    CSN_TRY(csn_tv_sort(r, items, keys, n, reverse != 0));
     tlist l = {.items = items, .n = n};
     return csn_tv_finish(r, &l, V_LIST, csn_tv_is_tainted(c->self), ret);
 }
 
 caisson_status csn_f_dictsort(trun *r, const tcall *c, tval *ret) {
     bool is_sensitive;
-    bool is_reverse;
+    int64_t reverse;
     bool by_value = c->arg[1].kind == V_STR && csn_str_is(csn_tv_bytes(c->arg[1]), "value");
     if (c->arg[1].kind != V_MISSING && !by_value &&
         !(c->arg[1].kind == V_STR && csn_str_is(csn_tv_bytes(c->arg[1]), "key"))) {
         return csn_tr_fail(r, "You can only sort by either \"key\" or \"value\"");
     }
     CSN_TRY(csn_filter_bool_arg(r, c->arg[0], &is_sensitive));
-    CSN_TRY(csn_filter_bool_arg(r, c->arg[2], &is_reverse));
+    CSN_TRY(csn_filter_int_arg(r, c->arg[2], 0, &reverse));
     if (c->self.kind != V_DICT) {
         return c->self.kind == V_UNDEF ? csn_tv_undef_fail(r, c->self)
                                        : csn_tr_fail(r, "'%s' object has no attribute 'items'",
@@ -389,7 +390,7 @@ caisson_status csn_f_dictsort(trun *r, const tcall *c, tval *ret) {
     size_t n;
     CSN_TRY(csn_f_items(r, c, &pairs));
     CSN_TRY(keyed(r, pairs, csn_tv_int(by_value), (tval){0}, is_sensitive, &items, &keys, &n));
-    CSN_TRY(csn_tv_sort(r, items, keys, n, is_reverse));
+    CSN_TRY(csn_tv_sort(r, items, keys, n, reverse != 0));
     tlist l = {.items = items, .n = n};
     return csn_tv_finish(r, &l, V_LIST, c->self.u.d->is_tainted, ret);
 }
