@@ -371,8 +371,9 @@ class Run(tool.Case):
         self.assertIn("empty", self.fails(USAGE, "run", TINY).err)
 
     def test_a_context_longer_than_trained_is_told(self):
-        self.assertIn("512", self.ok("run", TINY, "Hello", "-c", 600, *self.GREEDY).err)
-        self.assertNotIn("512", self.ok("run", TINY, "Hello", "-c", 500, *self.GREEDY).err)
+        told = "than the 512 that the model was made for"
+        self.assertIn(told, self.ok("run", TINY, "Hello", "-c", 600, *self.GREEDY).err)
+        self.assertNotIn(told, self.ok("run", TINY, "Hello", "-c", 500, *self.GREEDY).err)
 
     def test_empty_prompt_is_an_empty_message(self):
         self.ok("run", TINY, "", *self.GREEDY)
