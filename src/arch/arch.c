@@ -88,6 +88,7 @@ const csn_jfield csn_mla_fields[CSN_MLA_N_FIELDS] = {
     U32(mla.q_lora_rank, "q_lora_rank", OPT),
     BOOL(mla.nope, "nope", 0),
     BOOL(mla.rope_interleave, "caisson.rope_interleave", 0),
+    F64(mla.norm_eps, "caisson.norm_eps", OPT),
 };
 const csn_jfield csn_mtp_fields[CSN_MTP_N_FIELDS] = {
     U32(mtp.n_layers, "num_layers", REQ),
@@ -291,6 +292,9 @@ static caisson_status check_mla(const csn_arch *a, caisson_error *err) {
     if (a->mla.q_lora_rank > CSN_ARCH_MAX_MLA_DIM || a->mla.qk_rope_head_dim % 2 != 0) {
         return fail(err, "mla", "q_lora_rank out of range or qk_rope_head_dim odd",
                     "at most 2^20, an even number", NULL);
+    }
+    if (!(a->mla.norm_eps >= 0)) {
+        return fail(err, "mla.caisson.norm_eps", "negative", "at least 0", NULL);
     }
     return CAISSON_OK;
 }

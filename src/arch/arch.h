@@ -119,6 +119,8 @@ typedef struct csn_arch {
         uint32_t kv_lora_rank, qk_rope_head_dim, qk_nope_head_dim, v_head_dim, q_lora_rank;
         bool nope;            /* queries and keys are not rotated */
         bool rope_interleave; /* pairs (2j, 2j + 1) rotate; key "caisson.rope_interleave" */
+        double norm_eps;      /* of the norms behind q_a and kv_a; 0 = absent: rms_norm_eps; key
+                                 "caisson.norm_eps" */
     } mla;                    /* every layer that attends; linear layers are those of layer_types */
     struct {
         bool present;

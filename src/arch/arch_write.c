@@ -91,6 +91,9 @@ static void write_mla(csn_jw *w, const csn_arch *a) {
     if (a->mla.rope_interleave) {
         csn_jw_put_bool(w, "caisson.rope_interleave", true);
     }
+    if (a->mla.norm_eps != 0) {
+        csn_jw_put_f64(w, "caisson.norm_eps", a->mla.norm_eps);
+    }
     end_object(w, a, "mla", csn_mla_fields, CSN_MLA_N_FIELDS);
 }
 

@@ -157,9 +157,13 @@ caisson_status csn_config_qwen_window(csn_config *c, csn_qwen_window which, csn_
  * tensors that are there. */
 caisson_status csn_config_moe(csn_config *c, bool norm, bool has_shared, csn_arch *a,
                               caisson_error *err);
-/* mla.*: ranks, dims of heads, mla_use_nope; and head_dim, that of a query. `interleaves`: how the
- * rotated dims lie where rope_interleave does not say it. RoPE is read by csn_config_rope. */
-caisson_status csn_config_mla(csn_config *c, const csn_rope_rules *rules, bool interleaves,
+/* What transformers adds to the mean square of latents (DeepSeek-V2, -V3, Kimi-Linear), whatever
+ * rms_norm_eps is. */
+#define CSN_LATENT_EPS 1e-6
+/* mla.*: ranks, dims of heads, mla_use_nope; and head_dim, that of a query. rms_norm_eps has been
+ * read; `norm_eps`: that of the latents' norms, 0 = the same. Rotated dims are pairs where
+ * rope_interleave does not say it. RoPE is read by csn_config_rope. */
+caisson_status csn_config_mla(csn_config *c, const csn_rope_rules *rules, double norm_eps,
                               csn_arena *arena, csn_arch *a, caisson_error *err);
 /* DeepSeek's router and experts, under its names and Kimi's: scored by the sigmoid, groups by their
  * two best (V3), or by softmax, groups by their best (V2). */

@@ -462,6 +462,11 @@ static caisson_status run(job *j) {
                  "not know: it chooses from all",
                  j->words.topk_group, j->words.n_group);
     }
+    if (j->source->arch.mla.norm_eps != 0) {
+        CSN_WARN(j->o->log,
+                 "the norms of latents add %g here; the format has one epsilon for all norms, %g",
+                 j->source->arch.mla.norm_eps, j->words.rms_norm_eps);
+    }
     CSN_TRY(csn_pool_new(j->o->n_threads, &j->pool, j->err));
     return write_all(j);
 }

@@ -75,6 +75,7 @@ typedef struct csn_mla {
     uint32_t n_nope, n_rope, n_latent, n_v;
     bool has_pairs; /* dims (2j, 2j + 1) rotate together, else halves */
     float scale;
+    float norm_eps; /* of q_a_norm and kv_a_norm */
 } csn_mla;
 
 /* Kimi Delta Attention. Width = n_heads * dim. */

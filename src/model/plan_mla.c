@@ -58,6 +58,7 @@ caisson_status csn_mla_plan(struct csn_maker *m, uint32_t i, csn_layer *l, caiss
     mla->n_latent = a->mla.kv_lora_rank;
     mla->has_pairs = a->mla.rope_interleave;
     mla->scale = scale_of(a);
+    mla->norm_eps = (float)(a->mla.norm_eps != 0 ? a->mla.norm_eps : a->rms_norm_eps);
     CSN_TRY(check_dims(mla, err));
     uint64_t q_rows = (uint64_t)a->n_heads * (mla->n_nope + mla->n_rope);
     uint64_t v_rows = (uint64_t)a->n_heads * mla->n_v;

@@ -150,6 +150,20 @@ class FromGguf(tool.Case):
         self.assertEqual(a, b)
 
 
+class LatentEpsilon(tool.Case):
+    """Where transformers has one for the norms of latents and another for the others."""
+
+    def test_what_cannot_say_it_tells(self):
+        source = os.path.join(GOLDEN, "families", "kimi_linear_wide")
+        waste, cmf, direct = self.path("a.waste"), self.path("a.cmf"), self.path("b.cmf")
+        self.assertIn("one epsilon for all norms", self.ok("convert", source, "-o", waste).err)
+        self.ok("convert", waste, "-o", cmf)
+        self.ok("convert", source, "-o", direct)
+        told = "in transformers, always"
+        self.assertIn(told, self.ok("export", cmf, "-o", self.path("a")).err)
+        self.assertNotIn(told, self.ok("export", direct, "-o", self.path("b")).err)
+
+
 class Towers(tool.Case):
     """What lies beside the language model is left out, of a .waste as of a checkpoint."""
 

@@ -102,7 +102,7 @@ VARIANTS = {
                mscale_all_dim=0.8)}),
     "deepseek_v3_direct": ("deepseek_v3", {
         **COMMON, **MLA, **DEEPSEEK_MOE, "q_lora_rank": None, "n_group": 1, "topk_group": 1, "norm_topk_prob": False,
-        "rope_interleave": False, **rope("yarn", factor=4.0, original_max_position_embeddings=64, mscale=1.0,
+        "rms_norm_eps": 1e-2, "rope_interleave": False, **rope("yarn", factor=4.0, original_max_position_embeddings=64, mscale=1.0,
                                          mscale_all_dim=0.5)}),
     "kimi_linear": ("kimi_linear", {
         **COMMON, **MLA, "num_hidden_layers": 4, "q_lora_rank": None, "num_experts": 8, "num_experts_per_token": 3,
@@ -117,11 +117,12 @@ VARIANTS = {
         "moe_renormalize": True, "num_expert_group": 1, "topk_group": 1,
         "layer_types": ["linear_attention", "full_attention", "linear_attention"],
         "linear_head_dim": 12, "linear_num_heads": 4, "linear_conv_kernel_dim": 4}),
-    # heads that take more than one step of everything that works in blocks
+    # heads that take more than one step of everything that works in blocks. Here and in deepseek_v3_direct an
+    # epsilon that shows which norms use it: those of latents do not
     "kimi_linear_wide": ("kimi_linear", {
         **COMMON, **MLA, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "kv_lora_rank": 40,
-        "qk_nope_head_dim": 36, "v_head_dim": 20, "q_lora_rank": None, "num_experts": 4, "num_experts_per_token": 2,
-        "moe_intermediate_size": 24, "num_shared_experts": 2, "routed_scaling_factor": 1.5, "rms_norm_eps": 1e-6,
+        "qk_nope_head_dim": 36, "v_head_dim": 20, "q_lora_rank": 20, "num_experts": 4, "num_experts_per_token": 2,
+        "moe_intermediate_size": 24, "num_shared_experts": 2, "routed_scaling_factor": 1.5, "rms_norm_eps": 1e-2,
         "layer_types": ["linear_attention", "full_attention"], "linear_head_dim": 72, "linear_num_heads": 1,
         "linear_conv_kernel_dim": 3}),
     "phi4_partial": ("phi3", {**COMMON, "num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": True,

@@ -160,13 +160,14 @@ static caisson_status read_kda(csn_config *c, csn_arena *arena, csn_arch *a, cai
     return CAISSON_OK;
 }
 
-static caisson_status read_kimi(csn_config *c, csn_arena *arena, csn_arch *a, caisson_error *err) {
+static caisson_status read_kimi(csn_config *c, double latent_eps, csn_arena *arena, csn_arch *a,
+                                caisson_error *err) {
     static const csn_rope_rules rope = {.theta = 10000.0};
     csn_config_defaults d = defaults;
     CSN_TRY(csn_config_u32(c, "model_max_length", &d.max_position_embeddings, err));
     CSN_TRY(csn_config_sizes(c, &d, a, err));
     a->mla.nope = true; /* unless mla_use_nope says the contrary */
-    CSN_TRY(csn_config_mla(c, &rope, true, arena, a, err));
+    CSN_TRY(csn_config_mla(c, &rope, latent_eps, arena, a, err));
     CSN_TRY(csn_config_need(c, "routed_scaling_factor", NULL, err));
     CSN_TRY(csn_config_grouped_moe(c, true, a, err));
     a->moe.norm_topk_prob = a->moe.norm_topk_prob && a->moe.top_k > 1; /* as these models are run */
@@ -176,7 +177,7 @@ static caisson_status read_kimi(csn_config *c, csn_arena *arena, csn_arch *a, ca
 static caisson_status kimi_linear_config(csn_config *c, csn_arena *arena, csn_arch *a,
                                          caisson_error *err) {
     CSN_TRY(csn_config_need(c, "moe_renormalize", "norm_topk_prob", err));
-    return read_kimi(c, arena, a, err);
+    return read_kimi(c, CSN_LATENT_EPS, arena, a, err);
 }
 
 /* What K3 has beside Kimi-Linear. Flags count by their presence (warp facts 2.4). */
@@ -189,7 +190,7 @@ static caisson_status kimi_k3_config(csn_config *c, csn_arena *arena, csn_arch *
     a->activation_situ_beta = 1.0;
     CSN_TRY(csn_config_f64(c, "activation_situ_beta", &a->activation_situ_beta, err));
     CSN_TRY(csn_config_f64(c, "activation_situ_linear_beta", &a->activation_situ_linear_beta, err));
-    CSN_TRY(read_kimi(c, arena, a, err));
+    CSN_TRY(read_kimi(c, 0, arena, a, err)); /* as WARP has it */
     a->has_situ_beta = a->hidden_act == CSN_ACT_SITU;
     a->has_situ_linear_beta = a->has_situ_beta;
     if (a->attn_res_block_size > a->n_layers) {

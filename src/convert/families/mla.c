@@ -39,7 +39,7 @@ static const csn_name_row mla_rows[] = {
 };
 const csn_name_table csn_names_mla = CSN_NAME_TABLE(mla_rows);
 
-caisson_status csn_config_mla(csn_config *c, const csn_rope_rules *rules, bool interleaves,
+caisson_status csn_config_mla(csn_config *c, const csn_rope_rules *rules, double norm_eps,
                               csn_arena *arena, csn_arch *a, caisson_error *err) {
     uint32_t query = 0;
     CSN_TRY(csn_config_u32(c, "kv_lora_rank", &a->mla.kv_lora_rank, err));
@@ -50,7 +50,8 @@ caisson_status csn_config_mla(csn_config *c, const csn_rope_rules *rules, bool i
     CSN_TRY(csn_config_u32(c, "qk_head_dim", &query, err)); /* the sum of two others */
     CSN_TRY(csn_config_bool(c, "mla_use_nope", &a->mla.nope, err));
     CSN_TRY(csn_config_refuse_true(c, "attention_bias", err));
-    a->mla.rope_interleave = interleaves;
+    a->mla.norm_eps = (float)norm_eps != (float)a->rms_norm_eps ? norm_eps : 0;
+    a->mla.rope_interleave = true;
     CSN_TRY(csn_config_bool(c, "rope_interleave", &a->mla.rope_interleave, err));
     const uint32_t sizes[] = {a->mla.kv_lora_rank, a->mla.qk_nope_head_dim, a->mla.qk_rope_head_dim,
                               a->mla.v_head_dim};

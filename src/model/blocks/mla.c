@@ -58,7 +58,7 @@ static void prepare_span(void *ctx, uint64_t t0, uint64_t t1) {
     uint64_t head = (uint64_t)mla->n_nope + mla->n_rope;
     for (uint64_t t = t0; t < t1; t++) {
         float *row = a->mem.k + t * row_dim(mla);
-        a->ops->vec->rms_norm(row, mla->kv_a_norm, a->plan->norm_eps, row, mla->n_latent);
+        a->ops->vec->rms_norm(row, mla->kv_a_norm, mla->norm_eps, row, mla->n_latent);
         rotate(a, row + mla->n_latent, t);
         a->ops->vec->kv_store(&a->kv, a->pos0 + (uint32_t)t, row, NULL);
         float *q = a->mem.q + t * a->l->n_heads * head;
@@ -233,7 +233,7 @@ static void project(struct latent *a, const float *x) {
     items[0] = (csn_linear){mla->q_a, mem->low, rank, NULL};
     csn_ops_expect(a->ops, &mla->q, NULL, NULL);
     csn_ops_linear_normed(a->ops, items, n_items, x, a->plan->hidden, a->n, NULL, NULL);
-    csn_block_norm(a->ops, mem->low, rank, mla->q_a_norm, a->plan->norm_eps, mem->low, rank, a->n,
+    csn_block_norm(a->ops, mem->low, rank, mla->q_a_norm, mla->norm_eps, mem->low, rank, a->n,
                    rank);
     csn_ops_expect(a->ops, &a->l->o, NULL, NULL);
     csn_ops_linear_normed(a->ops, &q, 1, mem->low, rank, a->n, NULL, NULL);

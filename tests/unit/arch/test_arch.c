@@ -138,7 +138,8 @@ static void defaults_are_those_of_the_format(void **state) {
     "\"local_partial_rotary_factor\":0.25,\"global_head_dim\":32,\"num_global_kv_heads\":1,"       \
     "\"global_partial_rotary_factor\":0.75,\"final_logit_softcapping\":30.0,"                      \
     "\"mla\":{\"kv_lora_rank\":8,\"qk_rope_head_dim\":4,\"qk_nope_head_dim\":4,"                   \
-    "\"v_head_dim\":8,\"q_lora_rank\":16,\"nope\":true,\"caisson.rope_interleave\":true},"         \
+    "\"v_head_dim\":8,\"q_lora_rank\":16,\"nope\":true,\"caisson.rope_interleave\":true,"          \
+    "\"caisson.norm_eps\":0.001},"                                                                 \
     "\"activation_situ_beta\":1.5,"                                                                \
     "\"activation_situ_linear_beta\":0.0,\"attn_logit_softcapping\":50.0,\"attn_v_norm\":true,"    \
     "\"mtp\":{\"num_layers\":1,\"share_lm_head\":false},"                                          \
@@ -177,6 +178,7 @@ static void every_key_is_read(void **state) {
     assert_true(a->final_logit_softcapping == 30.0 && a->attn_logit_softcapping == 50.0);
     assert_true(a->mla.present && a->mla.nope && a->mla.rope_interleave);
     assert_int_equal(a->mla.q_lora_rank, 16);
+    assert_true(a->mla.norm_eps == 0.001);
     assert_true(a->has_situ_beta && a->activation_situ_beta == 1.5);
     assert_true(a->has_situ_linear_beta && a->activation_situ_linear_beta == 0.0);
     assert_true(a->attn_v_norm);
@@ -332,6 +334,9 @@ static void senseless_values_are_refused_with_their_key(void **state) {
          CAISSON_E_PARSE},
         {"\"moe\":{\"num_experts\":0,\"top_k\":0,\"moe_intermediate_size\":8}",
          "arch.moe.num_experts", CAISSON_E_PARSE},
+        {"\"mla\":{\"kv_lora_rank\":8,\"qk_rope_head_dim\":4,\"qk_nope_head_dim\":4,"
+         "\"v_head_dim\":8,\"caisson.norm_eps\":-0.001}",
+         "arch.mla.caisson.norm_eps", CAISSON_E_PARSE},
         {"\"yarn\":{\"factor\":0.0,\"original_max_position_embeddings\":8}", "arch.yarn",
          CAISSON_E_PARSE},
         {"\"yarn\":{\"factor\":2.0,\"original_max_position_embeddings\":8,"
