@@ -14,7 +14,6 @@
 #include "base/alloc.h"
 #include "base/size.h"
 #include "caisson/limits.h"
-#include "convert/family.h"
 #include "convert/hf_config.h"
 #include "convert/plan.h"
 #include "format/safetensors/writer.h"
@@ -460,10 +459,11 @@ static caisson_status write_config(job *j) {
         return CAISSON_OK;
     }
     const csn_arch *a = &j->cmf->arch;
-    double eps = a->mla.norm_eps != 0 ? a->mla.norm_eps : a->rms_norm_eps;
-    if (a->mla.present && (float)eps != (float)CSN_LATENT_EPS) {
-        CSN_WARN(j->o->log, "the norms of latents add %g here, and %g in transformers, always", eps,
-                 CSN_LATENT_EPS);
+    double ours = a->mla.norm_eps != 0 ? a->mla.norm_eps : a->rms_norm_eps;
+    double theirs = csn_hf_latent_eps(j->cmf);
+    if (theirs != 0 && (float)ours != (float)theirs) {
+        CSN_WARN(j->o->log, "the norms of latents add %g here, and %g in transformers, always",
+                 ours, theirs);
     }
     return write_json(j, "config.json", put_config);
 }

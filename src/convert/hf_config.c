@@ -23,7 +23,7 @@ typedef struct class {
     unsigned keys;
 } class;
 
-/* arch_name is a model_type, or what GGUF calls it. */
+/* arch_name is a model_type, or what GGUF or a .waste calls it. */
 static const class classes[] = {
     {"llama", "llama", "LlamaForCausalLM", ATTENTION_BIAS | MLP_BIAS},
     {"mistral", "mistral", "MistralForCausalLM", 0},
@@ -40,11 +40,13 @@ static const class classes[] = {
     {"phi3", "phi3", "Phi3ForCausalLM", PHI},
     {"smollm3", "smollm3", "SmolLM3ForCausalLM", ATTENTION_BIAS | MLP_BIAS | SLIDING_SWITCH},
     {"deepseek_v3", "deepseek_v3", "DeepseekV3ForCausalLM", LATENT | DEEPSEEK},
+    {"DeepseekV3ForCausalLM", "deepseek_v3", "DeepseekV3ForCausalLM", LATENT | DEEPSEEK},
     {"deepseek_v2", "deepseek_v2", "DeepseekV2ForCausalLM", LATENT | DEEPSEEK},
     {"kimi_k2", "kimi_k2", "DeepseekV3ForCausalLM", LATENT | DEEPSEEK},
     {"kimi_linear", "kimi_linear", "KimiLinearForCausalLM", LATENT},
     {"kimi-linear", "kimi_linear", "KimiLinearForCausalLM", LATENT},
     {"kimi_k3", "kimi_k3", "KimiK3ForConditionalGeneration", LATENT | K3},
+    {"kimi-k3", "kimi_k3", "KimiK3ForConditionalGeneration", LATENT | K3},
 };
 
 static const class *find_class(const csn_arch *a) {
@@ -61,6 +63,11 @@ static const class *find_class(const csn_arch *a) {
         }
     }
     return NULL;
+}
+
+double csn_hf_latent_eps(const csn_cmf *c) {
+    const class *k = find_class(&c->arch);
+    return k != NULL && (k->keys & LATENT) != 0 && (k->keys & K3) == 0 ? CSN_LATENT_EPS : 0;
 }
 
 static bool has_tensor(const csn_cmf *c, const char *name) {

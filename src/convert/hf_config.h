@@ -15,6 +15,9 @@ void csn_hf_config_write(const csn_cmf *c, const char *dtype, csn_jw *w);
 caisson_status csn_hf_name(const csn_cmf *c, csn_str name, csn_arena *arena, csn_str *ret,
                            caisson_error *err);
 csn_shape csn_hf_shape(const csn_cmf *c, const csn_tensor *t);
+/* What its class adds to the mean square in norms of latents, whatever config.json says; 0: it has
+ * no such rule. */
+double csn_hf_latent_eps(const csn_cmf *c);
 /* Whether its class has q, k and v in one matrix, and gate and up: qkv_proj, gate_up_proj. */
 bool csn_hf_config_is_fused(const csn_cmf *c);
 

@@ -164,6 +164,27 @@ class LatentEpsilon(tool.Case):
         self.assertNotIn(told, self.ok("export", direct, "-o", self.path("b")).err)
 
 
+class BackToACheckpoint(tool.Case):
+    """A .waste names its model in words of its own."""
+
+    def check(self, waste, model_type):
+        cmf, hf, again = self.path(model_type + ".cmf"), self.path(model_type), self.path(model_type + "2.cmf")
+        self.ok("convert", waste, "-o", cmf, "-q", "f32")
+        self.assertNotIn("norms of latents", self.ok("export", cmf, "-o", hf).err)
+        self.assertEqual(json.loads(tool.read(os.path.join(hf, "config.json")))["model_type"], model_type)
+        self.ok("convert", hf, "-o", again, "-q", "f32")
+        a, b = ({t["name"]: t["hash"] for t in self.ok("tensor", f, "--json").json} for f in (cmf, again))
+        self.assertEqual(a, b)
+
+    def test_deepseek_v3(self):
+        waste = self.path("a.waste")
+        self.ok("convert", os.path.join(GOLDEN, "families", "deepseek_v3"), "-o", waste)
+        self.check(waste, "deepseek_v3")
+
+    def test_kimi_k3(self):
+        self.check(os.path.join(WARP, "vq3r-k3.waste"), "kimi_k3")
+
+
 class Towers(tool.Case):
     """What lies beside the language model is left out, of a .waste as of a checkpoint."""
 
