@@ -5,6 +5,7 @@ Face directory made here from the tensors of the tiny golden model, so the golde
 import fcntl
 import json
 import os
+import shutil
 import signal
 import stat
 import struct
@@ -206,6 +207,26 @@ class Convert(tool.Case):
             self.assertIn("give another name", r.err)
         self.ok("convert", self.src, "-o", self.out)  # a stale .part blocks nothing
         self.ok("verify", self.out)
+
+
+class Gemma(tool.Case):
+    def test_gelu_means_its_tanh_form(self):
+        """transformers' GemmaConfig: a legacy value of the official releases."""
+        source = os.path.join(tool.ROOT, "tests", "golden", "families", "gemma")
+        legacy = self.path("legacy")
+        shutil.copytree(source, legacy)
+        with open(os.path.join(legacy, "config.json"), "r+", encoding="utf-8") as f:
+            config = json.load(f)
+            self.assertEqual(config["hidden_act"], "gelu_pytorch_tanh")
+            f.seek(0)
+            f.truncate()
+            json.dump(dict(config, hidden_act="gelu"), f)
+        acts = []
+        for path in (source, legacy):
+            cmf = path + ".cmf" if path == legacy else self.path("gemma.cmf")
+            self.ok("convert", path, "-o", cmf)
+            acts.append(self.ok("header", cmf).json["arch"]["hidden_act"])
+        self.assertEqual(acts, ["gelu_tanh", "gelu_tanh"])
 
 
 class Template(tool.Case):

@@ -330,8 +330,8 @@ static void refuses_vocabularies_it_does_not_know(void **state) {
 /* ---- metadata ---- */
 
 /* A llama without layers' weights: metadata are read before any tensor is missed. */
-static void begin_llama(csn_buf *b, uint64_t n_more) {
-    gb_head(b, 3, 0, 9 + n_more);
+static void begin_llama_of(csn_buf *b, uint64_t n_tensors, uint64_t n_more) {
+    gb_head(b, 3, n_tensors, 9 + n_more);
     gb_text(b, "general.architecture", "llama");
     gb_u32(b, "llama.embedding_length", 32);
     gb_u32(b, "llama.feed_forward_length", 64);
@@ -341,6 +341,10 @@ static void begin_llama(csn_buf *b, uint64_t n_more) {
     gb_f32(b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
     gb_u32(b, "llama.vocab_size", 8);
     gb_text(b, "tokenizer.ggml.model", "none");
+}
+
+static void begin_llama(csn_buf *b, uint64_t n_more) {
+    begin_llama_of(b, 0, n_more);
 }
 
 static caisson_status try_convert(csn_buf *b, caisson_error *err) {
@@ -406,6 +410,47 @@ static void rope_scaling_without_a_kind_is_linear(void **state) {
     gb_f32(&b, "llama.rope.scaling.attn_factor", 1.2f);
     ASSERT_STATUS(try_convert(&b, &err), CAISSON_E_UNSUPPORTED);
     assert_string_equal(err.tensor, "llama.rope.scaling.attn_factor");
+}
+
+/* Divisors 1 to 8, one for each pair of dims. */
+static void end_with_rope_freqs(csn_buf *b) {
+    gb_tensor(b, "rope_freqs.weight", 8, 0, 0, 0);
+    gb_pad(b, 32);
+    for (int i = 1; i <= 8; i++) {
+        float f = (float)i;
+        gb_bytes(b, &f, sizeof(f));
+    }
+}
+
+/* llama.cpp divides a position by the tensor's value and multiplies it by 1 / factor. */
+static void a_factor_beside_rope_freqs_multiplies_them(void **state) {
+    (void)state;
+    memory_fs fs;
+    csn_source *s;
+    caisson_error err = {0};
+    csn_buf b = CSN_BUF_INIT(1 << 16);
+    begin_llama_of(&b, 1, 2);
+    gb_text(&b, "llama.rope.scaling.type", "linear");
+    gb_f32(&b, "llama.rope.scaling.factor", 4.0f);
+    end_with_rope_freqs(&b);
+    memory_fs_init(&fs);
+    memory_fs_put(&fs, "m.gguf", b.ptr, b.len);
+    csn_buf_free(&b);
+    ASSERT_OK(csn_source_open(&fs.base, "m.gguf", NULL, &s, &err), &err);
+    assert_int_equal(s->arch.n_rope_freq_factors, 8);
+    for (int i = 0; i < 8; i++) {
+        assert_true(s->arch.rope_freq_factors[i] == 4.0 * (i + 1));
+    }
+    csn_source_close(s);
+    memory_fs_done(&fs);
+    b = CSN_BUF_INIT(1 << 16);
+    begin_llama_of(&b, 1, 3);
+    gb_text(&b, "llama.rope.scaling.type", "yarn");
+    gb_f32(&b, "llama.rope.scaling.factor", 4.0f);
+    gb_u32(&b, "llama.rope.scaling.original_context_length", 16);
+    end_with_rope_freqs(&b);
+    ASSERT_STATUS(try_convert(&b, &err), CAISSON_E_UNSUPPORTED);
+    assert_string_equal(err.tensor, "llama.rope.scaling.type");
 }
 
 /* 0 would read as "sliding layers turn as the others do". */
@@ -609,6 +654,7 @@ int main(void) {
         cmocka_unit_test(refuses_vocabularies_it_does_not_know),
         cmocka_unit_test(refuses_metadata_it_does_not_understand),
         cmocka_unit_test(rope_scaling_without_a_kind_is_linear),
+        cmocka_unit_test(a_factor_beside_rope_freqs_multiplies_them),
         cmocka_unit_test(a_local_rope_base_of_zero_is_refused),
         cmocka_unit_test(metadata_ignore_the_locale),
         cmocka_unit_test(refuses_a_kimi_linear_that_is_not_one),
