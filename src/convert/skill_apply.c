@@ -12,8 +12,8 @@ typedef struct job {
     csn_str key;
     char base_hash[20];
     const csn_skill_apply_options *o;
-    csn_part *parts; /* [n] of [cap] */
-    uint32_t n, cap;
+    csn_part *parts;        /* [n] of [cap] */
+    uint32_t n, cap, n_own; /* n_own: of them, those of the skill */
     csn_buf provenance, skills, header, masks, vocab;
     caisson_error *err;
 } job;
@@ -53,7 +53,21 @@ static caisson_status take(job *j, csn_str name) {
                         CSN_VALUES(j->cap, j->n + 1));
     }
     j->parts[j->n++] = (csn_part){t->name, own != NULL ? j->skill : j->base, t};
+    j->n_own += own != NULL;
     return CAISSON_OK;
+}
+
+/* A list that is none, or leaves out what the skill brings, makes another model than was cut. */
+static caisson_status check_names(const job *j, const csn_jval *names) {
+    const char *what = csn_jval_kind(names) != CSN_JSON_ARRAY ? "not a list of names"
+                       : j->n == 0                            ? "names no tensor"
+                                   : "does not name each of the skill's tensors once";
+    if (csn_jval_kind(names) == CSN_JSON_ARRAY && j->n > 0 && j->n_own == j->skill->dir.n) {
+        return CAISSON_OK;
+    }
+    return CSN_FAIL(j->err, CAISSON_E_PARSE, .file = j->skill->file->path, .section = "header",
+                    .tensor = CSN_STR("provenance.caisson." CSN_SKILL_CUT_TENSORS), .what = what,
+                    CSN_VALUES(j->skill->dir.n, j->n_own));
 }
 
 /* The names that the skill tells, or the base's in its order and then what only the skill has. */
@@ -66,8 +80,8 @@ static caisson_status find_parts(job *j, const csn_jval *names) {
         (void)csn_jval_str(it.value, &name); /* another kind of value names no tensor */
         CSN_TRY(take(j, name));
     }
-    if (csn_jval_kind(names) == CSN_JSON_ARRAY) {
-        return CAISSON_OK;
+    if (csn_jval_kind(names) != CSN_JSON_ABSENT) {
+        return check_names(j, names);
     }
     for (uint32_t i = 0; i < base->n; i++) {
         CSN_TRY(take(j, base->tensors[i].name));

@@ -10,6 +10,7 @@ import subprocess
 import unittest
 
 import maker
+import mutate
 import support  # first of those that need numpy: without it the whole program is skipped
 import numpy as np
 
@@ -318,6 +319,29 @@ class SkillFiles(support.Case):
         path = os.path.join(support.FILES, "tiny-skill-file.cmf")
         for command in (("run", path, "hi"), ("eval", path, *EVAL), ("chat", path), ("bench", path)):
             self.assertIn("caisson skill apply", tool(*command, ok=False))
+
+    def test_a_list_of_names_must_hold_what_the_skill_brings(self):
+        """Our own addition to a skill's provenance: the order of the model that it was cut from."""
+        base, model = os.path.join(support.FILES, "tiny-f32.cmf"), self.scratch("specialist-of-a-long-name.cmf")
+        skill, bad, out = (self.scratch(n) for n in ("skill.cmf", "bad.cmf", "out.cmf"))
+        tool("quantize", base, "-o", model, "--quant", "q8_row")
+        tool("skill", "export", model, "s", "--base", base, "-o", skill)
+        tool("skill", "apply", base, skill, "-o", out)
+        self.assertEqual(support.read(out), support.read(model))
+        os.unlink(out)
+        for names in ("[]", "7", '["lm_head.weight"]'):
+            blob = bytearray(support.read(skill))
+            mutator = mutate.Mutator(skill, 0)
+            head = mutator.at["header"]
+            text = bytes(blob[head.offset : head.end])
+            new = text.replace(b"specialist-of-a-long-name.cmf", b"")  # room for the names
+            new = new.replace(b'"caisson":{}', b'"caisson":{"tensors":%s}' % names.encode())
+            self.assertTrue(b'"caisson":{}' not in new and len(new) <= len(text))
+            blob[head.offset : head.end] = new.ljust(len(text))
+            with open(bad, "wb") as f:
+                f.write(mutator.rehash(blob))
+            self.assertIn("provenance.caisson.tensors", tool("skill", "apply", base, bad, "-o", out, ok=False))
+            self.assertFalse(os.path.exists(out))
 
 
 if __name__ == "__main__":
