@@ -191,19 +191,21 @@ const csn_kv *csn_session_kv(const csn_session *s) {
     return &s->kv;
 }
 
-void csn_session_restored(csn_session *s, uint32_t n) {
-    s->n_past = n;
-    s->n_state = n;
-    s->n_rows = 0;
-    for (uint32_t i = 0; s->ids != NULL && i < n; i++) {
-        s->ids[i] = -1;
-    }
-}
-
 /* longrope: all tokens of one call use the table of its last position, `end` tokens in all. */
 static bool uses_long(const csn_session *s, uint64_t end) {
     uint32_t original = s->now->plan->rope_original;
     return original != 0 && (end > original || s->n_expected > original);
+}
+
+void csn_session_restored(csn_session *s, uint32_t n) {
+    s->n_past = n;
+    s->n_state = n;
+    s->n_same = n;
+    s->is_long = uses_long(s, n);
+    s->n_rows = 0;
+    for (uint32_t i = 0; s->ids != NULL && i < n; i++) {
+        s->ids[i] = -1;
+    }
 }
 
 void csn_session_expect(csn_session *s, uint32_t n) {
