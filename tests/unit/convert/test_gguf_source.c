@@ -359,6 +359,17 @@ static caisson_status try_convert(csn_buf *b, caisson_error *err) {
     return status;
 }
 
+/* Takes b; fs and the source are the caller's. */
+static csn_source *open_source(memory_fs *fs, csn_buf *b) {
+    caisson_error err = {0};
+    csn_source *s;
+    memory_fs_init(fs);
+    memory_fs_put(fs, "m.gguf", b->ptr, b->len);
+    csn_buf_free(b);
+    ASSERT_OK(csn_source_open(&fs->base, "m.gguf", NULL, &s, &err), &err);
+    return s;
+}
+
 static void refuses_metadata_it_does_not_understand(void **state) {
     (void)state;
     caisson_error err = {0};
@@ -392,15 +403,11 @@ static void refuses_metadata_it_does_not_understand(void **state) {
 static void rope_scaling_without_a_kind_is_linear(void **state) {
     (void)state;
     memory_fs fs;
-    csn_source *s;
     caisson_error err = {0};
     csn_buf b = CSN_BUF_INIT(1 << 16);
     begin_llama(&b, 1);
     gb_f32(&b, "llama.rope.scaling.factor", 4.0f);
-    memory_fs_init(&fs);
-    memory_fs_put(&fs, "m.gguf", b.ptr, b.len);
-    csn_buf_free(&b);
-    ASSERT_OK(csn_source_open(&fs.base, "m.gguf", NULL, &s, &err), &err);
+    csn_source *s = open_source(&fs, &b);
     assert_int_equal(s->arch.n_rope_freq_factors, 8);
     assert_true(s->arch.rope_freq_factors[0] == 4.0 && s->arch.rope_freq_factors[7] == 4.0);
     csn_source_close(s);
@@ -426,17 +433,13 @@ static void end_with_rope_freqs(csn_buf *b) {
 static void a_factor_beside_rope_freqs_multiplies_them(void **state) {
     (void)state;
     memory_fs fs;
-    csn_source *s;
     caisson_error err = {0};
     csn_buf b = CSN_BUF_INIT(1 << 16);
     begin_llama_of(&b, 1, 2);
     gb_text(&b, "llama.rope.scaling.type", "linear");
     gb_f32(&b, "llama.rope.scaling.factor", 4.0f);
     end_with_rope_freqs(&b);
-    memory_fs_init(&fs);
-    memory_fs_put(&fs, "m.gguf", b.ptr, b.len);
-    csn_buf_free(&b);
-    ASSERT_OK(csn_source_open(&fs.base, "m.gguf", NULL, &s, &err), &err);
+    csn_source *s = open_source(&fs, &b);
     assert_int_equal(s->arch.n_rope_freq_factors, 8);
     for (int i = 0; i < 8; i++) {
         assert_true(s->arch.rope_freq_factors[i] == 4.0 * (i + 1));
