@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdio.h>
 
+enum { MAX_SHOWN = 40 }; /* bytes of a string */
+
 csn_str csn_jval_brief(const csn_jval *v, char buf[CSN_BRIEF]) {
     csn_str s = {0};
     int64_t i;
@@ -16,7 +18,13 @@ csn_str csn_jval_brief(const csn_jval *v, char buf[CSN_BRIEF]) {
     case CSN_JSON_ABSENT: return s;
     case CSN_JSON_STRING:
         (void)csn_jval_str(v, &s);
-        (void)snprintf(buf, CSN_BRIEF, "\"%.*s\"", s.len < 40 ? (int)s.len : 40, s.ptr);
+        if (s.len > MAX_SHOWN) {
+            s.len = MAX_SHOWN;
+            while (s.len > 0 && ((uint8_t)s.ptr[s.len] & 0xC0) == 0x80) { /* not inside a letter */
+                s.len--;
+            }
+        }
+        (void)snprintf(buf, CSN_BRIEF, "\"%.*s\"", CSN_STR_ARGS(s));
         break;
     case CSN_JSON_BOOL: return csn_jval_bool(v, &b) && b ? CSN_STR("true") : CSN_STR("false");
     case CSN_JSON_NULL: return CSN_STR("null");

@@ -128,8 +128,11 @@ static caisson_status read_chat(csn_cmf *c, const csn_jval *v, caisson_error *er
     chat->chat_template = raw.template;
     CSN_TRY(CSN_ARENA_NEW(&c->arena, csn_jval_len(raw.eos), &chat->eos_token_ids, err));
     for (csn_jiter it = csn_jval_iter(raw.eos); csn_jiter_next(&it);) {
-        uint64_t id = UINT64_MAX;
-        (void)csn_jval_u64(it.value, &id);
+        uint64_t id;
+        if (!csn_jval_u64(it.value, &id)) {
+            return csn_jfields_fail(err, "tokenizer_config", CSN_STR("eos_token_ids"),
+                                    "not token ids", CSN_STR("integers from 0 on"), it.value);
+        }
         CSN_TRY(
             token_id(id, "tokenizer_config.eos_token_ids", &chat->eos_token_ids[chat->n_eos], err));
         chat->n_eos++;

@@ -77,6 +77,11 @@ static void what_does_not_fit_is_named(void **state) {
         {"{\"name\":\"n\",\"big\":18446744073709551616}", "thing.big", "1.8446744073709552e19"},
         {"{\"name\":\"n\",\"f\":1e39}", "thing.f", "1e39"},
         {"{\"name\":\"n\",\"d\":\"1\"}", "thing.d", "\"1\""},
+        /* 40 bytes at most, and no half of a letter */
+        {"{\"name\":\"n\",\"d\":\"abcdefghijklmnopqrstuvwxyzabcdefghijklm\xc3\xa9\"}", "thing.d",
+         "\"abcdefghijklmnopqrstuvwxyzabcdefghijklm\""},
+        {"{\"name\":\"n\",\"d\":\"abcdefghijklmnopqrstuvwxyzabcdefghijkl\xc3\xa9!\"}", "thing.d",
+         "\"abcdefghijklmnopqrstuvwxyzabcdefghijkl\xc3\xa9\""},
         {"{\"name\":\"n\",\"list\":{}}", "thing.list", "an object"},
         {"{\"name\":\"n\",\"object\":false}", "thing.object", "false"},
         {"{\"name\":\"n\",\"checked\":true}", "thing.checked", "true"},
