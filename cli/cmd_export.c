@@ -85,7 +85,9 @@ const cli_command cli_cmd_export = {
         "their index; the size is that of the tensors), config.json, tokenizer.json and "
         "tokenizer_config.json. Tensors keep their names, which are Hugging Face's; every payload "
         "is checked against its hash when it is read. Where the model has what config.json has no "
-        "words for, that file is left out, and what it was is said. Masks are not exported.",
+        "words for, that file is left out, and what it was is said. Masks are not exported. A "
+        "model "
+        "that --force replaces stays until all of the new one is written.",
     .examples = "caisson export model.cmf -o hf --dtype bf16\n"
                 "caisson export model.cmf -o hf --shard-max-size 5G",
     .run = run,

@@ -2,9 +2,10 @@
 /* Tensor by tensor: decoded, encoded in the chosen plain type, written under Hugging Face's name.
  * Skills are no part of a checkpoint; one can be put in the backbone's place.
  *
- * An export that fails takes what it wrote with it, and the directory if it made that. One that is
- * killed leaves MARK, which says into how many files it writes: the next export takes their place
- * without asking. */
+ * Every file is written under a name of its own, and all take their places when the last one is on
+ * the disk: what was there stays until then. An export that fails takes what it wrote with it, and
+ * the directory if it made that. One that is killed leaves MARK, which says into how many files it
+ * writes: the next export takes their place without asking. */
 #include "convert/export.h"
 
 #include <math.h>
@@ -19,6 +20,7 @@
 #include "format/safetensors/writer.h"
 
 #define MARK "caisson.export.part"
+#define STAGED ".export" /* behind the name of a file that is not in its place yet */
 #define INDEX "model.safetensors.index.json"
 
 enum { MAX_PARTS = 3, MAX_MARK = 32 };
@@ -44,8 +46,10 @@ typedef struct job {
     uint32_t n_files;
     uint64_t n_done, n_total;
     csn_buf encoded; /* of one tensor */
-    csn_buf written; /* paths of files, each with its NUL */
+    csn_buf staged;  /* paths of files that are not in their places yet, each with its NUL */
+    csn_buf placed;  /* paths of files that are, and were not there before */
     bool made_dir;
+    bool is_clearing; /* what was there is no model any more */
     caisson_error *err;
 } job;
 
@@ -54,22 +58,34 @@ static caisson_status path_of(const job *j, const char *name, csn_buf *ret) {
     return csn_buf_printf(ret, j->err, "%s/%s", j->dir, name);
 }
 
+/* The path to write a file under, which goes when the export fails. */
+static caisson_status stage(job *j, const char *name, csn_buf *ret) {
+    CSN_TRY(path_of(j, name, ret));
+    CSN_TRY(csn_buf_str(ret, CSN_STR(STAGED), j->err));
+    return csn_buf_append(&j->staged, ret->ptr, ret->len + 1, j->err);
+}
+
 /* From now on the file goes when the export fails, unless it was there before. */
-static caisson_status note_written(job *j, const csn_buf *path) {
-    return j->fs->ops->exists(j->fs, path->ptr)
+static caisson_status note_placed(job *j, const char *path) {
+    return j->fs->ops->exists(j->fs, path)
                ? CAISSON_OK
-               : csn_buf_append(&j->written, path->ptr, path->len + 1, j->err);
+               : csn_buf_append(&j->placed, path, strlen(path) + 1, j->err);
+}
+
+static void remove_all(const job *j, const csn_buf *paths) {
+    caisson_error ignored;
+    for (size_t at = 0; at < paths->len; at += strlen(paths->ptr + at) + 1) {
+        if (j->fs->ops->exists(j->fs, paths->ptr + at)) {
+            (void)j->fs->ops->remove(j->fs, paths->ptr + at, &ignored);
+        }
+    }
 }
 
 /* All of it, as far as the system lets us. */
 static void undo(job *j) {
     caisson_error ignored;
-    for (size_t at = 0; at < j->written.len; at += strlen(j->written.ptr + at) + 1) {
-        const char *path = j->written.ptr + at;
-        if (j->fs->ops->exists(j->fs, path)) {
-            (void)j->fs->ops->remove(j->fs, path, &ignored);
-        }
-    }
+    remove_all(j, &j->staged);
+    remove_all(j, &j->placed);
     if (j->made_dir) {
         (void)j->fs->ops->remove(j->fs, j->dir, &ignored);
     }
@@ -266,10 +282,7 @@ static caisson_status write_file(job *j, uint32_t i_file) {
     csn_st_writer *w = NULL;
     file_name(i_file, j->n_files, "", name);
     uint32_t begin = j->first[i_file], end = j->first[i_file + 1];
-    caisson_status status = path_of(j, name, &path);
-    if (status == CAISSON_OK) {
-        status = note_written(j, &path);
-    }
+    caisson_status status = stage(j, name, &path);
     if (status == CAISSON_OK) {
         status = csn_st_writer_new(j->fs, path.ptr, j->tensors + begin, end - begin, &w, j->err);
     }
@@ -292,10 +305,7 @@ static caisson_status write_file(job *j, uint32_t i_file) {
 
 static caisson_status write_text(job *j, const char *name, csn_str text) {
     csn_buf path;
-    caisson_status status = path_of(j, name, &path);
-    if (status == CAISSON_OK) {
-        status = note_written(j, &path);
-    }
+    caisson_status status = stage(j, name, &path);
     if (status == CAISSON_OK) {
         status = csn_fs_write_all(j->fs, path.ptr, text, j->err);
     }
@@ -416,9 +426,7 @@ static caisson_status read_mark(const job *j, uint32_t *ret) {
  * the new file. */
 static const char *const whole[] = {"config.json", INDEX, "model.safetensors"};
 
-static caisson_status clear_target(job *j) {
-    uint32_t n_begun;
-    CSN_TRY(read_mark(j, &n_begun));
+static caisson_status check_target(const job *j, uint32_t n_begun) {
     for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++) {
         csn_buf path;
         caisson_status status = path_of(j, whole[i], &path);
@@ -430,26 +438,85 @@ static caisson_status clear_target(job *j) {
         csn_buf_free(&path);
         CSN_TRY(status);
     }
-    for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++) {
-        CSN_TRY(remove_if_there(j, whole[i]));
-    }
-    if (n_begun > 0) {
-        CSN_TRY(remove_if_there(j, INDEX ".tmp"));
-    }
-    for (uint32_t i = 0; i < n_begun; i++) {
+    return CAISSON_OK;
+}
+
+/* The files of weights of an export into n files that have this ending. */
+static caisson_status remove_weights(const job *j, uint32_t n, const char *ending) {
+    for (uint32_t i = 0; i < n; i++) {
         char name[FILE_NAME];
-        file_name(i, n_begun, "", name);
+        file_name(i, n, ending, name);
         CSN_TRY(remove_if_there(j, name));
-        file_name(i, n_begun, ".part", name);
+    }
+    return CAISSON_OK;
+}
+
+/* What a killed export had not put into its place. */
+static caisson_status clear_staged(const job *j, uint32_t n_begun) {
+    static const char *const texts[] = {INDEX, "config.json", "tokenizer.json",
+                                        "tokenizer_config.json"};
+    for (size_t i = 0; n_begun > 0 && i < sizeof(texts) / sizeof(texts[0]); i++) {
+        char name[FILE_NAME];
+        snprintf(name, sizeof(name), "%s" STAGED, texts[i]);
         CSN_TRY(remove_if_there(j, name));
+        snprintf(name, sizeof(name), "%s" STAGED ".tmp", texts[i]);
+        CSN_TRY(remove_if_there(j, name));
+    }
+    CSN_TRY(remove_weights(j, n_begun, STAGED));
+    return remove_weights(j, n_begun, STAGED ".part");
+}
+
+/* The model that was there, and weights that a killed export had put into their places. */
+static caisson_status clear_target(job *j, uint32_t n_begun) {
+    for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++) {
+        csn_buf path;
+        caisson_status status = path_of(j, whole[i], &path);
+        if (status == CAISSON_OK && j->fs->ops->exists(j->fs, path.ptr)) {
+            j->is_clearing = true;
+            status = j->fs->ops->remove(j->fs, path.ptr, j->err);
+        }
+        csn_buf_free(&path);
+        CSN_TRY(status);
+    }
+    return remove_weights(j, n_begun, "");
+}
+
+static caisson_status place(job *j, const char *staged) {
+    csn_buf path = CSN_BUF_INIT(1 << 16);
+    caisson_status status = csn_buf_append(&path, staged, strlen(staged) - strlen(STAGED), j->err);
+    if (status == CAISSON_OK) {
+        status = note_placed(j, path.ptr);
+    }
+    if (status == CAISSON_OK) {
+        status = j->fs->ops->rename(j->fs, staged, path.ptr, j->err);
+    }
+    if (status == CAISSON_OK) {
+        status = j->fs->ops->sync_dir(j->fs, path.ptr, j->err);
+    }
+    csn_buf_free(&path);
+    return status;
+}
+
+static caisson_status place_all(job *j) {
+    for (size_t at = 0; at < j->staged.len; at += strlen(j->staged.ptr + at) + 1) {
+        CSN_TRY(place(j, j->staged.ptr + at));
     }
     return CAISSON_OK;
 }
 
 static caisson_status write_mark(job *j) {
     char text[MAX_MARK];
+    csn_buf path;
     snprintf(text, sizeof(text), "%" PRIu32 "\n", j->n_files);
-    return write_text(j, MARK, csn_str_from(text));
+    caisson_status status = path_of(j, MARK, &path);
+    if (status == CAISSON_OK) {
+        status = note_placed(j, path.ptr);
+    }
+    if (status == CAISSON_OK) {
+        status = csn_fs_write_all(j->fs, path.ptr, csn_str_from(text), j->err);
+    }
+    csn_buf_free(&path);
+    return status;
 }
 
 static caisson_status write_config(job *j) {
@@ -470,6 +537,7 @@ static caisson_status write_config(job *j) {
 
 static caisson_status run(job *j) {
     const csn_cmf_skill *skill;
+    uint32_t n_begun;
     if (j->o->skill.len > 0) {
         CSN_TRY(csn_cmf_find_skill(j->cmf, j->o->skill, &skill, j->err));
     }
@@ -478,7 +546,9 @@ static caisson_status run(job *j) {
     CSN_TRY(cut(j));
     j->made_dir = !j->fs->ops->exists(j->fs, j->dir);
     CSN_TRY(j->fs->ops->make_dir(j->fs, j->dir, j->err));
-    CSN_TRY(clear_target(j));
+    CSN_TRY(read_mark(j, &n_begun));
+    CSN_TRY(check_target(j, n_begun));
+    CSN_TRY(clear_staged(j, n_begun));
     CSN_TRY(write_mark(j));
     for (uint32_t i = 0; i < j->n_files; i++) {
         CSN_TRY(write_file(j, i));
@@ -488,6 +558,8 @@ static caisson_status run(job *j) {
         CSN_TRY(write_json(j, INDEX, put_index));
     }
     CSN_TRY(write_config(j)); /* last: with it the directory is a model */
+    CSN_TRY(clear_target(j, n_begun));
+    CSN_TRY(place_all(j));
     return remove_if_there(j, MARK);
 }
 
@@ -499,15 +571,17 @@ caisson_status csn_export(csn_store *store, csn_fs *fs, const char *dir,
              .dir = dir,
              .o = options,
              .encoded = CSN_BUF_INIT(SIZE_MAX / 2),
-             .written = CSN_BUF_INIT(SIZE_MAX / 2),
+             .staged = CSN_BUF_INIT(SIZE_MAX / 2),
+             .placed = CSN_BUF_INIT(SIZE_MAX / 2),
              .err = err};
     caisson_status status = run(&j);
-    if (status != CAISSON_OK) {
+    if (status != CAISSON_OK && !j.is_clearing) { /* else what is new is all there is */
         undo(&j);
     }
     csn_pool_free(j.pool);
     csn_buf_free(&j.encoded);
-    csn_buf_free(&j.written);
+    csn_buf_free(&j.staged);
+    csn_buf_free(&j.placed);
     csn_arena_done(&j.arena);
     return status;
 }

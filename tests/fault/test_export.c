@@ -16,11 +16,12 @@
 #include "support/temp_dir.h"
 
 static caisson_status export_to(csn_fs *fs, const char *source, const char *dir,
-                                uint64_t shard_max_bytes, caisson_error *err) {
+                                uint64_t shard_max_bytes, bool overwrite, caisson_error *err) {
     csn_cmf *c;
     csn_store *store;
     csn_export_options o = {.dtype = csn_dtype_by_name(CSN_STR("f32")),
                             .shard_max_bytes = shard_max_bytes,
+                            .overwrite = overwrite,
                             .n_threads = 1};
     CSN_TRY(csn_cmf_open(fs, source, &c, err));
     caisson_status status = csn_store_new(c, &(csn_store_options){.verify = true}, &store, err);
@@ -36,7 +37,7 @@ static caisson_status export_to(csn_fs *fs, const char *source, const char *dir,
 enum { SHARD = 60000 };
 
 static caisson_status run(csn_fs *fs, caisson_error *err) {
-    return export_to(fs, "m.cmf", "hf", SHARD, err);
+    return export_to(fs, "m.cmf", "hf", SHARD, false, err);
 }
 
 static void load(memory_fs *m) {
@@ -153,19 +154,55 @@ static void what_was_there_stays(void **state) {
     memory_fs_done(&m);
 }
 
-/* ---- on the system's files ---- */
-
 static void count_name(void *ctx, csn_str name) {
     (void)name;
     ++*(int *)ctx;
 }
 
-static int n_files_in(const char *dir) {
+static int n_files_in(csn_fs *fs, const char *dir) {
     int n = 0;
     caisson_error err;
-    ASSERT_OK(csn_fs_os()->ops->list(csn_fs_os(), dir, count_name, &n, &err), &err);
+    ASSERT_OK(fs->ops->list(fs, dir, count_name, &n, &err), &err);
     return n;
 }
+
+static const char *const old_files[] = {"hf/config.json", "hf/model.safetensors",
+                                        "hf/tokenizer.json"};
+enum { N_OLD = 3 };
+
+/* A model that may be replaced stays, byte for byte, until the new one is written. */
+static void a_full_disk_leaves_the_old_model(void **state) {
+    (void)state;
+    memory_fs m;
+    uint64_t left = 0;
+    load(&m);
+    for (size_t i = 0; i < N_OLD; i++) {
+        memory_fs_put(&m, old_files[i], "mine", 4);
+    }
+    for (;; left += 7001) {
+        faulty_fs f;
+        caisson_error err = {0};
+        faulty_fs_init(&f, &m.base);
+        f.disk_left = left;
+        if (export_to(&f.base, "m.cmf", "hf", SHARD, true, &err) == CAISSON_OK) {
+            break;
+        }
+        assert_int_equal(err.sys_errno, ENOSPC);
+        for (size_t i = 0; i < N_OLD; i++) {
+            memory_fs_node *file = memory_fs_find(&m, old_files[i]);
+            assert_non_null(file);
+            assert_int_equal(file->len, 4);
+        }
+        assert_int_equal(n_files_in(&m.base, "hf"), N_OLD);
+    }
+    assert_true(left > 100000);
+    assert_null(memory_fs_find(&m, "hf/model.safetensors"));
+    assert_null(memory_fs_find(&m, "hf/caisson.export.part"));
+    assert_whole(&m);
+    memory_fs_done(&m);
+}
+
+/* ---- on the system's files ---- */
 
 static void remove_dir(const char *dir) {
     char command[1024];
@@ -180,13 +217,22 @@ static void a_full_disk_leaves_no_directory(void **state) {
     const char *dir = temp_path("hf");
     faulty_fs_init(&f, csn_fs_os());
     f.disk_left = 150000;
-    ASSERT_STATUS(export_to(&f.base, CMF_GOLDEN "files/tiny-f32.cmf", dir, SHARD, &err),
+    ASSERT_STATUS(export_to(&f.base, CMF_GOLDEN "files/tiny-f32.cmf", dir, SHARD, false, &err),
                   CAISSON_E_IO);
     assert_false(csn_fs_os()->ops->exists(csn_fs_os(), dir));
 }
 
-static void a_killed_export_is_taken_over(void **state) {
-    (void)state;
+/* Whether the file is the one that the test wrote as old. */
+static bool is_old(const char *path) {
+    csn_buf b = {0};
+    caisson_error err;
+    bool is = csn_fs_read_all(csn_fs_os(), path, 1 << 20, &b, &err) == CAISSON_OK && b.len == 4;
+    csn_buf_free(&b);
+    return is;
+}
+
+/* The same with an old model that may be replaced: it is there, or its place is free. */
+static void killed_exports(bool has_old) {
     const char *source = CMF_GOLDEN "files/tiny-f32.cmf";
     char dir[512];
     char config[512];
@@ -194,8 +240,15 @@ static void a_killed_export_is_taken_over(void **state) {
     snprintf(config, sizeof(config), "%s", temp_path("hf/config.json"));
     caisson_error err = {0};
     faulty_fs f;
-    int64_t n_kills = 0;
+    int64_t n_kills = 0, n_kept = 0;
     for (int64_t at = 0;; at++) {
+        if (has_old) {
+            ASSERT_OK(csn_fs_os()->ops->make_dir(csn_fs_os(), dir, &err), &err);
+        }
+        for (size_t i = 0; has_old && i < N_OLD; i++) {
+            ASSERT_OK(csn_fs_write_all(csn_fs_os(), temp_path(old_files[i]), CSN_STR("mine"), &err),
+                      &err);
+        }
         faulty_fs_init(&f, csn_fs_os());
         f.kinds = FAULTY_OPEN | FAULTY_WRITE | FAULTY_SYNC | FAULTY_RENAME | FAULTY_REMOVE |
                   FAULTY_SYNC_DIR;
@@ -204,7 +257,7 @@ static void a_killed_export_is_taken_over(void **state) {
         pid_t pid = fork();
         assert_true(pid >= 0);
         if (pid == 0) {
-            _exit(export_to(&f.base, source, dir, SHARD, &err) == CAISSON_OK ? 0 : 1);
+            _exit(export_to(&f.base, source, dir, SHARD, has_old, &err) == CAISSON_OK ? 0 : 1);
         }
         int how = 0;
         assert_int_equal(waitpid(pid, &how, 0), pid);
@@ -213,14 +266,31 @@ static void a_killed_export_is_taken_over(void **state) {
             break;
         }
         n_kills++;
-        if (!csn_fs_os()->ops->exists(csn_fs_os(), config)) {
-            ASSERT_OK(export_to(csn_fs_os(), source, dir, 0, &err), &err);
-            assert_int_equal(n_files_in(dir), 4); /* no shard of the first, no mark */
+        if (has_old && is_old(config)) {
+            n_kept++;
+            assert_true(is_old(temp_path(old_files[1])) && is_old(temp_path(old_files[2])));
+            ASSERT_OK(export_to(csn_fs_os(), source, dir, 0, true, &err), &err);
+            assert_int_equal(n_files_in(csn_fs_os(), dir), 4);
+        } else if (!csn_fs_os()->ops->exists(csn_fs_os(), config)) {
+            ASSERT_OK(export_to(csn_fs_os(), source, dir, 0, false, &err), &err);
+            /* no shard of the first, no mark */
+            assert_int_equal(n_files_in(csn_fs_os(), dir), 4);
         }
         remove_dir(dir);
     }
     assert_true(n_kills > 30);
+    assert_true(n_kept > 20 || !has_old);
     remove_dir(dir);
+}
+
+static void a_killed_export_is_taken_over(void **state) {
+    (void)state;
+    killed_exports(false);
+}
+
+static void a_killed_export_over_a_model_is_taken_over(void **state) {
+    (void)state;
+    killed_exports(true);
 }
 
 int main(void) {
@@ -229,9 +299,12 @@ int main(void) {
         cmocka_unit_test(each_failed_allocation_is_survived),
         cmocka_unit_test(a_full_disk_is_told),
         cmocka_unit_test(what_was_there_stays),
+        cmocka_unit_test(a_full_disk_leaves_the_old_model),
         cmocka_unit_test_setup_teardown(a_full_disk_leaves_no_directory, temp_dir_make,
                                         temp_dir_remove),
         cmocka_unit_test_setup_teardown(a_killed_export_is_taken_over, temp_dir_make,
+                                        temp_dir_remove),
+        cmocka_unit_test_setup_teardown(a_killed_export_over_a_model_is_taken_over, temp_dir_make,
                                         temp_dir_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
