@@ -67,7 +67,8 @@ int cli_out_open(const cli_args *args, const char *path, cli_out *ret) {
 }
 
 int cli_out_close(const cli_args *args, cli_out *out, int rc) {
-    bool is_bad = fflush(out->file) != 0 || ferror(out->file) != 0;
+    bool is_bad = fflush(out->file) != 0 || ferror(out->file) != 0 ||
+                  (out->part != NULL && fsync(fileno(out->file)) != 0);
     int e = errno;
     if (fclose(out->file) != 0 && !is_bad) {
         is_bad = true;

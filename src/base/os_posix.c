@@ -84,14 +84,26 @@ static caisson_status os_stamp(csn_file *f, csn_file_stamp *ret, caisson_error *
 }
 
 static caisson_status os_truncate(csn_file *f, uint64_t size, caisson_error *err) {
-    if (ftruncate(((os_file *)f)->fd, (off_t)size) != 0) {
+    int rc;
+    do {
+        rc = ftruncate(((os_file *)f)->fd, (off_t)size);
+    } while (rc != 0 && errno == EINTR);
+    if (rc != 0) {
         return fail_io(err, f->path, "cannot set the size");
     }
     return CAISSON_OK;
 }
 
+static int sync_fd(int fd) {
+    int rc;
+    do {
+        rc = fsync(fd);
+    } while (rc != 0 && errno == EINTR);
+    return rc;
+}
+
 static caisson_status os_sync(csn_file *f, caisson_error *err) {
-    if (fsync(((os_file *)f)->fd) != 0) {
+    if (sync_fd(((os_file *)f)->fd) != 0) {
         return fail_io(err, f->path, "cannot write to the disk (fsync)");
     }
     return CAISSON_OK;
@@ -263,10 +275,14 @@ static caisson_status os_open(csn_fs *fs, const char *path, csn_open_mode mode, 
         return status;
     }
     struct stat st;
-    if (fstat(f->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    bool is_known = fstat(f->fd, &st) == 0;
+    if (!is_known || !S_ISREG(st.st_mode)) {
+        caisson_status status =
+            is_known ? CSN_FAIL(err, CAISSON_E_IO, .file = path, .what = "not a regular file")
+                     : fail_io(err, path, "cannot read the attributes");
         (void)close(f->fd);
         csn_free(f);
-        return CSN_FAIL(err, CAISSON_E_IO, .file = path, .what = "not a regular file");
+        return status;
     }
     f->base = (csn_file){.ops = &os_file_ops, .path = f->path};
     *ret = &f->base;
@@ -332,11 +348,11 @@ static caisson_status os_sync_dir(csn_fs *fs, const char *path_in_dir, caisson_e
     csn_buf dir;
     CSN_TRY(parent(path_in_dir, &dir, err));
     caisson_status status = CAISSON_OK;
-    int fd = open(dir.ptr, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open_at_once(dir.ptr, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0) {
         status = fail_io(err, dir.ptr, "cannot open the directory");
     } else {
-        if (fsync(fd) != 0 && errno != EINVAL) { /* some filesystems cannot sync a directory */
+        if (sync_fd(fd) != 0 && errno != EINVAL) { /* some filesystems cannot sync a directory */
             status = fail_io(err, dir.ptr, "cannot write the directory to the disk (fsync)");
         }
         (void)close(fd);

@@ -3,12 +3,25 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/alloc.h"
 
 #include "fault/faulty_fs.h"
 #include "support/temp_dir.h"
+
+/* The system's own, interrupted so many times first. */
+static int n_interrupts;
+
+int fsync(int fd) {
+    if (n_interrupts > 0) {
+        n_interrupts--;
+        errno = EINTR;
+        return -1;
+    }
+    return (int)syscall(SYS_fsync, fd);
+}
 
 static void put(const char *path, const char *text) {
     caisson_error err;
@@ -51,6 +64,21 @@ static void a_file_is_written_read_and_replaced(void **state) {
     ASSERT_OK(csn_fs_os()->ops->remove(csn_fs_os(), path, &err), &err);
     assert_false(csn_fs_os()->ops->exists(csn_fs_os(), path));
     csn_file_close(NULL);
+}
+
+static void an_interrupted_sync_is_repeated(void **state) {
+    (void)state;
+    const char *path = temp_path("a");
+    caisson_error err;
+    put(path, "old");
+    n_interrupts = 2;
+    put(path, "new");
+    assert_int_equal(n_interrupts, 0);
+    assert_holds(path, "new");
+    n_interrupts = 2;
+    ASSERT_OK(csn_fs_os()->ops->sync_dir(csn_fs_os(), path, &err), &err);
+    assert_int_equal(n_interrupts, 0);
+    (void)unlink(path);
 }
 
 static void reading_past_the_end_has_both_numbers(void **state) {
@@ -266,6 +294,7 @@ int main(void) {
         cmocka_unit_test(a_pipe_in_the_place_of_a_file_is_refused),
         cmocka_unit_test(directories_change_places_and_empty_ones_are_removed),
         cmocka_unit_test(a_file_is_written_read_and_replaced),
+        cmocka_unit_test(an_interrupted_sync_is_repeated),
         cmocka_unit_test(reading_past_the_end_has_both_numbers),
         cmocka_unit_test(limits_and_modes_are_kept),
         cmocka_unit_test(short_calls_are_carried_on),
