@@ -110,6 +110,9 @@ static int read_text(const cli_args *args, char **ret, size_t *ret_n) {
 static int make(const cli_args *args, const char *path, const char *name) {
     char *text = NULL;
     size_t n = 0;
+    if (strcmp(name, "none") == 0) {
+        return cli_fail_text(args, "none is no name for a mask: --task none means no mask");
+    }
     int rc = read_text(args, &text, &n);
     if (rc != CLI_OK) {
         return rc;

@@ -25,7 +25,8 @@ typedef struct caisson_public_key {
  * one. Errors: CAISSON_E_EXISTS (a key is never replaced), _IO, _UNSUPPORTED. */
 CAISSON_API caisson_status caisson_keygen(const char *path, caisson_public_key *ret,
                                           caisson_error *err);
-/* The public key that a file holds (as caisson_keygen writes it). Errors: CAISSON_E_PARSE, _IO. */
+/* The public key that a file holds (as caisson_keygen writes it). Errors: CAISSON_E_PARSE, _IO,
+ * _ARG (beside the file lies its public key: it is a secret one). */
 CAISSON_API caisson_status caisson_public_key_read(const char *path, caisson_public_key *ret,
                                                    caisson_error *err);
 
@@ -38,7 +39,8 @@ typedef struct caisson_sign_options {
 
 /* Signs the file at `path`, which must open as .cmf, with the secret key in the file `key_path`;
  * writes `<path>.sig`, in place of one that is there. Errors: CAISSON_E_IO, _PARSE (not a key),
- * those of opening, _SIGNATURE (the file changed meanwhile), _CANCELLED, _NOMEM. */
+ * _ARG (a public key), those of opening, _SIGNATURE (the file changed meanwhile), _CANCELLED,
+ * _NOMEM. */
 CAISSON_API caisson_status caisson_sign(const char *path, const char *key_path,
                                         const caisson_sign_options *options,
                                         caisson_public_key *ret, caisson_error *err);

@@ -3,6 +3,7 @@
 #include "caisson/masks.h"
 
 #include "api_internal.h"
+#include "base/utf8.h"
 #include "convert/mask_edit.h"
 #include "engine/prune.h"
 
@@ -41,8 +42,10 @@ caisson_status caisson_mask_make(const char *path, const char *name,
                                  const caisson_mask_options *options, float *ret_sparsity,
                                  caisson_error *err) {
     CSN_API_ERR(err);
-    CSN_API_NEED(path != NULL && name != NULL && name[0] != '\0' && ret_sparsity != NULL, err,
-                 "path, name and ret_sparsity must not be NULL, nor the name empty");
+    CSN_API_NEED(path != NULL && name != NULL && ret_sparsity != NULL, err,
+                 "path, name and ret_sparsity must not be NULL");
+    CSN_API_NEED(name[0] != '\0' && csn_utf8_valid(csn_str_from(name), NULL), err,
+                 "the name of a mask must be UTF-8 and not empty");
     maker m = {.path = path, .name = name};
     CSN_TRY(csn_api_options(options, sizeof(m.o), &m.o, err));
     CSN_API_NEED(m.o.text != NULL && m.o.text_n > 0, err, "a mask needs a text to be made from");

@@ -72,11 +72,38 @@ caisson_status caisson_keygen(const char *path, caisson_public_key *ret, caisson
     return CAISSON_OK;
 }
 
+static bool exists_with(const char *path, size_t n, const char *ending) {
+    csn_buf other = CSN_BUF_INIT(1 << 16);
+    caisson_error ignored;
+    bool is_there =
+        csn_buf_printf(&other, &ignored, "%.*s%s", (int)n, path, ending) == CAISSON_OK &&
+        csn_fs_os()->ops->exists(csn_fs_os(), other.ptr);
+    csn_buf_free(&other);
+    return is_there;
+}
+
+/* Both halves of a key are 64 hex digits; the names that keygen gives them tell them apart. A
+ * secret one taken for public would be shown, a public one taken for secret is known to everybody.
+ */
+static caisson_status check_half(const char *path, bool want_secret, caisson_error *err) {
+    size_t n = strlen(path);
+    bool is_secret = exists_with(path, n, ".pub");
+    bool is_public = !is_secret && n > 4 && strcmp(path + n - 4, ".pub") == 0;
+    if (want_secret ? is_public : is_secret) {
+        return CSN_FAIL(err, CAISSON_E_ARG, .file = path,
+                        .what = want_secret ? "is a public key; a secret one signs"
+                                            : "is a secret key; its public one is in the file of "
+                                              "the same name with .pub");
+    }
+    return CAISSON_OK;
+}
+
 caisson_status caisson_public_key_read(const char *path, caisson_public_key *ret,
                                        caisson_error *err) {
     CSN_API_ERR(err);
     CSN_API_NEED(path != NULL && ret != NULL, err, "path and ret must not be NULL");
     uint8_t key[CSN_ED25519_KEY_BYTES];
+    CSN_TRY(check_half(path, false, err));
     CSN_TRY(csn_key_read(csn_fs_os(), path, key, err));
     *ret = csn_api_key_hex(key);
     return CAISSON_OK;
@@ -116,6 +143,7 @@ caisson_status caisson_sign(const char *path, const char *key_path,
     uint8_t seed[CSN_ED25519_KEY_BYTES];
     csn_signature s;
     csn_cmf *cmf = NULL;
+    CSN_TRY(check_half(key_path, true, err));
     CSN_TRY(csn_key_read(csn_fs_os(), key_path, seed, err));
     csn_progress progress = {o.on_progress, o.ctx};
     caisson_status status = csn_cmf_open(csn_fs_os(), path, &cmf, err);

@@ -33,9 +33,15 @@ caisson_status csn_skill_check_id(csn_str id, caisson_error *err) {
         fits = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                c == '_' || c == '-';
     }
-    return fits ? CAISSON_OK
-                : CSN_FAIL(err, CAISSON_E_ARG, .tensor = id,
-                           .what = "an id is made of 1 to 64 of A-Z a-z 0-9 _ -");
+    if (!fits) {
+        return CSN_FAIL(err, CAISSON_E_ARG, .tensor = id,
+                        .what = "an id is made of 1 to 64 of A-Z a-z 0-9 _ -");
+    }
+    if (csn_str_is(id, "none") || csn_str_is(id, "auto")) { /* --skill could not name it */
+        return CSN_FAIL(err, CAISSON_E_ARG, .tensor = id,
+                        .what = "an id that means something else where a skill is chosen");
+    }
+    return CAISSON_OK;
 }
 
 /* The layers of "0,4-7". */

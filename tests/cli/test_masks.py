@@ -53,6 +53,12 @@ class Made(tool.Case):
         self.assertEqual(self.masks(), {})
         self.assertEqual(self.ok(*eval_).json, dense.json)
 
+    def test_names_that_could_not_be_called_are_refused(self):
+        before = tool.read(self.model)
+        for name in ("none", "", "bad\udcff"):
+            self.fails(FAILED, "masks", "make", self.model, name, "--text", self.text)
+        self.assertEqual(tool.read(self.model), before)
+
     def test_the_index_of_the_old_masks_goes(self):
         shutil.copyfile(os.path.join(tool.FILES, "tiny-index.cmf"), self.model)
         name = list(self.masks())[0]

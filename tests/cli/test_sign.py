@@ -121,6 +121,16 @@ class Sign(tool.Case):
         self.assertEqual(r.rc, FAILED)
         self.assertIn("no signature covers it", r.err)
 
+    def test_the_halves_of_a_key_are_not_taken_for_each_other(self):
+        secret = tool.read(self.key, "r").strip()
+        self.assertIn("public key", self.fails(FAILED, "sign", self.model, "--key", self.key + ".pub").err)
+        self.assertFalse(os.path.exists(self.model + ".sig"))
+        self.sign()
+        for command in (["verify", self.model], ["run", self.model, "a"]):
+            r = self.fails(FAILED, *command, "--require-signature", self.key)
+            self.assertIn("secret key", r.err)
+            self.assertNotIn(secret, r.out + r.err)
+
     def test_sign_refuses_what_is_no_model(self):
         with open(self.path("x.cmf"), "w") as f:
             f.write("not a model")

@@ -481,6 +481,8 @@ class Add(Tuned):
         self.assertNotIn("--force", r.err)  # that is another thing here
         for bad in ("", "a.b", "a/b", "x" * 65, "\u00e9"):
             self.assertIn("A-Z", self.fails(FAILED, *add, self.donor, "--id", bad).err)
+        for word in ("none", "auto"):
+            self.assertIn("means something else", self.fails(FAILED, *add, self.donor, "--id", word).err)
         self.assertIn("differs enough", self.fails(FAILED, *add, self.path("hf"), "--id", "t").err)
         self.fails(FAILED, *add, self.path("nowhere"), "--id", "t")
         self.fails(USAGE, *add, self.donor)
