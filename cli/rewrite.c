@@ -96,9 +96,13 @@ int cli_rewrite(const cli_args *args, const char *source, const char *target,
             return rc;
         }
     }
+    /* In the place of what a link names, not of the link. */
+    char *real = target == NULL ? realpath(source, NULL) : NULL;
     cli_progress_init(&progress, "B", false);
-    caisson_status status = caisson_rewrite(source, target, &o, &report, &err);
+    caisson_status status =
+        caisson_rewrite(real != NULL ? real : source, target, &o, &report, &err);
     cli_progress_end(&progress);
+    free(real);
     if (status != CAISSON_OK) {
         return cli_fail(args, &err);
     }

@@ -42,6 +42,17 @@ class Rewrite(tool.Case):
         self.assertEqual(self.ok("verify", path, "--json").json[0]["notes"], [])
         self.assertEqual(names(self.path("m.cmf*")), ["m.cmf"])
 
+    def test_compact_through_a_link(self):
+        shutil.copyfile(GROWN, self.path("grown.cmf"))
+        before = os.path.getsize(self.path("grown.cmf"))
+        os.mkdir(self.path("d"))
+        link = os.path.join(self.path("d"), "link.cmf")
+        os.symlink("../grown.cmf", link)
+        self.ok("compact", link)
+        self.assertEqual(os.readlink(link), "../grown.cmf")
+        self.assertLess(os.path.getsize(self.path("grown.cmf")), before)
+        self.assertEqual(os.listdir(self.path("d")), ["link.cmf"])
+
     def test_a_private_file_stays_private(self):
         path = self.path("m.cmf")
         shutil.copyfile(GROWN, path)
