@@ -232,19 +232,19 @@ static void put_layers(csn_jw *w, const csn_arch *a, bool has_switch) {
     for (uint32_t i = 0; i < a->n_layer_types; i++) {
         slides |= a->layer_types[i] == CSN_LAYER_SLIDING_ATTENTION;
     }
-    if (a->sliding_all) { /* mistral: no list */
-        csn_jw_put_u64(w, "sliding_window", a->sliding_window);
+    if (!a->sliding_all &&
+        (csn_str_is(a->arch_name, "llama") || csn_str_is(a->arch_name, "gemma") ||
+         csn_str_is(a->arch_name, "phi3"))) {
         return;
     }
-    if (csn_str_is(a->arch_name, "llama") || csn_str_is(a->arch_name, "gemma") ||
-        csn_str_is(a->arch_name, "phi3")) {
-        return;
-    }
-    csn_jw_key(w, CSN_STR("sliding_window"));
+    csn_jw_key(w, CSN_STR("sliding_window")); /* null where there is none: absent is 4096 in some */
     if (a->sliding_window != 0) {
         csn_jw_u64(w, a->sliding_window);
     } else {
         csn_jw_null(w);
+    }
+    if (a->sliding_all || csn_str_is(a->arch_name, "mistral")) { /* a list makes it a ministral */
+        return;
     }
     if (has_switch) {
         csn_jw_put_bool(w, "use_sliding_window", slides);
@@ -266,7 +266,8 @@ static void put_layers(csn_jw *w, const csn_arch *a, bool has_switch) {
     }
 }
 
-static void put_moe(csn_jw *w, const csn_arch *a) {
+static void put_moe(csn_jw *w, const csn_cmf *c) {
+    const csn_arch *a = &c->arch;
     if (!a->moe.present) {
         return;
     }
@@ -274,23 +275,36 @@ static void put_moe(csn_jw *w, const csn_arch *a) {
     csn_jw_put_u64(w, "num_experts_per_tok", a->moe.top_k);
     csn_jw_put_u64(w, "moe_intermediate_size", a->moe.moe_intermediate_size);
     csn_jw_put_bool(w, "norm_topk_prob", a->moe.norm_topk_prob);
-    if (a->moe.has_shared) {
+    if (a->moe.has_shared) { /* Qwen2-MoE, whose biases are a choice as well */
         csn_jw_put_u64(w, "shared_expert_intermediate_size",
                        a->moe.shared_expert_intermediate_size);
+        csn_jw_put_bool(w, "qkv_bias", has_tensor(c, "model.layers.0.self_attn.q_proj.bias"));
     }
     csn_jw_put_u64(w, "decoder_sparse_step", 1);
-    csn_jw_key(w, CSN_STR("mlp_only_layers"));
+    csn_jw_key(w, CSN_STR("mlp_only_layers")); /* those without a router */
     csn_jw_array(w);
+    for (uint32_t i = 0; i < a->n_layers; i++) {
+        if (!csn_hf_has_router(c, i)) {
+            csn_jw_u64(w, i);
+        }
+    }
     csn_jw_array_end(w);
 }
 
+/* null where there is none: a class has ids of its own for what is left out, and a vocabulary that
+ * ends below its pad_token_id does not load. */
+static void put_id(csn_jw *w, const char *key, int32_t id) {
+    csn_jw_key(w, csn_str_from(key));
+    if (id >= 0) {
+        csn_jw_u64(w, (uint32_t)id);
+    } else {
+        csn_jw_null(w);
+    }
+}
+
 static void put_ids(csn_jw *w, const csn_chat_bundle *chat) {
-    if (chat->bos_token_id >= 0) {
-        csn_jw_put_u64(w, "bos_token_id", (uint32_t)chat->bos_token_id);
-    }
-    if (chat->pad_token_id >= 0) {
-        csn_jw_put_u64(w, "pad_token_id", (uint32_t)chat->pad_token_id);
-    }
+    put_id(w, "bos_token_id", chat->bos_token_id);
+    put_id(w, "pad_token_id", chat->pad_token_id);
     if (chat->n_eos > 0) {
         csn_jw_key(w, CSN_STR("eos_token_id"));
         csn_jw_array(w);
@@ -333,6 +347,15 @@ static void put_sizes(csn_jw *w, const csn_arch *a, bool is_latent) {
     csn_jw_put_bool(w, "tie_word_embeddings", a->tie_word_embeddings);
 }
 
+/* transformers takes a whole number alone, and not 256.0. */
+static void put_scalar(csn_jw *w, double scalar) {
+    if (scalar == floor(scalar) && scalar <= UINT32_MAX) {
+        csn_jw_put_u64(w, "query_pre_attn_scalar", (uint64_t)scalar);
+    } else {
+        csn_jw_put_f64(w, "query_pre_attn_scalar", scalar);
+    }
+}
+
 static void put_ordinary(csn_jw *w, const csn_cmf *c, const class *k) {
     const csn_arch *a = &c->arch;
     if ((k->keys & ATTENTION_BIAS) != 0) {
@@ -343,11 +366,11 @@ static void put_ordinary(csn_jw *w, const csn_cmf *c, const class *k) {
     }
     put_layers(w, a, (k->keys & SLIDING_SWITCH) != 0);
     if (a->query_pre_attn_scalar != 0) {
-        csn_jw_put_f64(w, "query_pre_attn_scalar", a->query_pre_attn_scalar);
+        put_scalar(w, a->query_pre_attn_scalar);
         key_cap(w, "attn_logit_softcapping", a->attn_logit_softcapping);
         key_cap(w, "final_logit_softcapping", a->final_logit_softcapping);
     }
-    put_moe(w, a);
+    put_moe(w, c);
 }
 
 void csn_hf_config_write(const csn_cmf *c, const char *dtype, csn_jw *w) {
@@ -359,7 +382,7 @@ void csn_hf_config_write(const csn_cmf *c, const char *dtype, csn_jw *w) {
     if (is_nested) {
         csn_jw_key(w, CSN_STR("text_config"));
         csn_jw_object(w);
-        csn_jw_put_str(w, "model_type", csn_str_from(k->model_type));
+        csn_jw_put_str(w, "model_type", CSN_STR("kimi_linear")); /* as the release has it */
     }
     put_sizes(w, &c->arch, is_latent);
     put_rope(w, &c->arch);

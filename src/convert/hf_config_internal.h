@@ -6,6 +6,8 @@
 #include "base/json.h"
 #include "format/cmf/cmf.h"
 
+/* True if layer i is a mixture of experts. */
+bool csn_hf_has_router(const csn_cmf *c, uint32_t i);
 /* hf_config_latent.c: what is in the way of a class with latent attention, or NULL. */
 const char *csn_hf_latent_gap(const csn_cmf *c, const char *model_type);
 /* Its keys beside those that all classes have. is_deepseek: of DeepSeek, else of Kimi. */

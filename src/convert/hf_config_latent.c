@@ -51,6 +51,9 @@ const char *csn_hf_latent_gap(const csn_cmf *c, const char *model_type) {
     if (is_v2 && v2_gap(a) != NULL) {
         return v2_gap(a);
     }
+    if (a->tie_word_embeddings && strcmp(model_type, "kimi_linear") == 0) {
+        return "a head that is the embedding, which this class does not know";
+    }
     if (a->moe.has_shared &&
         a->moe.shared_expert_intermediate_size %
                 (a->moe.moe_intermediate_size > 0 ? a->moe.moe_intermediate_size : 1) !=
@@ -74,7 +77,7 @@ const char *csn_hf_latent_gap(const csn_cmf *c, const char *model_type) {
     return NULL;
 }
 
-static bool has_router(const csn_cmf *c, uint32_t i) {
+bool csn_hf_has_router(const csn_cmf *c, uint32_t i) {
     char name[64];
     int n = snprintf(name, sizeof(name), "model.layers.%u.mlp.gate.weight", (unsigned)i);
     return csn_directory_find(&c->dir, csn_str_make(name, (size_t)n)) != NULL;
@@ -100,7 +103,7 @@ static void put_attention(csn_jw *w, const csn_arch *a) {
 static void put_router(const csn_cmf *c, bool is_deepseek, csn_jw *w) {
     const csn_arch *a = &c->arch;
     uint32_t first = 0;
-    while (first < a->n_layers && !has_router(c, first)) {
+    while (first < a->n_layers && !csn_hf_has_router(c, first)) {
         first++;
     }
     uint32_t n_shared = a->moe.shared_expert_intermediate_size / a->moe.moe_intermediate_size;
@@ -136,7 +139,7 @@ static void put_layer_types(csn_jw *w, const csn_cmf *c) {
     csn_jw_key(w, CSN_STR("mlp_layer_types"));
     csn_jw_array(w);
     for (uint32_t i = 0; i < a->n_layers; i++) {
-        csn_jw_str(w, has_router(c, i) ? CSN_STR("sparse") : CSN_STR("dense"));
+        csn_jw_str(w, csn_hf_has_router(c, i) ? CSN_STR("sparse") : CSN_STR("dense"));
     }
     csn_jw_array_end(w);
     csn_jw_put_u64(w, "linear_num_heads", a->linear_n_value_heads);

@@ -53,6 +53,35 @@ class Export(tool.Case):
                                    "high_freq_factor": 4.0,
                                    "original_max_position_embeddings": 8192})
 
+    def config_of(self, family, **changes):
+        """Of the export of a golden family, whose config.json was changed before."""
+        source, a, hf = (self.path(family + end) for end in (".src", ".cmf", ".hf"))
+        shutil.copytree(os.path.join(FAMILIES, family), source)
+        path = os.path.join(source, "config.json")
+        config = {**json.loads(tool.read(path)), **changes}
+        with open(path, "w") as f:
+            json.dump({k: v for k, v in config.items() if v != "gone"}, f)
+        self.ok("convert", source, "-o", a)
+        self.ok("export", a, "-o", hf)
+        self.ok("convert", hf, "-o", self.path(family + ".b.cmf"))
+        return json.loads(tool.read(os.path.join(hf, "config.json")))
+
+    def test_classes_of_transformers_take_the_config(self):
+        """5.24.0: query_pre_attn_scalar is an int, a mistral with layer_types becomes a ministral, a
+        window or pad_token_id that is left out is the class's own, mlp_only_layers decides which
+        layers are mixtures and qkv_bias which tensors there are."""
+        for family, scalar in (("gemma2", 24), ("gemma3", 16)):
+            got = self.config_of(family)["query_pre_attn_scalar"]
+            self.assertEqual((got, type(got)), (scalar, int))
+        c = self.config_of("mistral", sliding_window=None)
+        self.assertEqual((c["sliding_window"], "layer_types" in c), (None, False))
+        c = self.config_of("smollm3", pad_token_id="gone")
+        self.assertEqual(c["pad_token_id"], None)
+        self.assertIn("pad_token_id", c)
+        self.assertEqual(self.config_of("qwen3_moe")["mlp_only_layers"], [1])
+        c = self.config_of("qwen2_moe")
+        self.assertEqual((c["mlp_only_layers"], c["qkv_bias"]), ([], True))
+
     def test_shards_have_an_index(self):
         hf = self.path("hf")
         self.ok("export", TINY, "-o", hf, "--shard-max-size", "60K")
