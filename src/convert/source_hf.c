@@ -103,18 +103,23 @@ static int32_t id_of(const csn_jval *v) {
 static caisson_status read_arch(reader *r, const csn_jval *root) {
     csn_source *s = r->s;
     csn_config outer, c;
-    csn_str kind = {0};
+    csn_str whole = {0}, kind;
     CSN_TRY(csn_config_init(&outer, root, "config.json", &s->arena, r->err));
     /* A model with several towers keeps the language model's config inside. */
     const csn_jval *text = csn_jval_get(root, "text_config");
     bool is_nested = csn_jval_kind(text) == CSN_JSON_OBJECT;
-    CSN_TRY(csn_config_str(&outer, "model_type", &kind, r->err));
+    CSN_TRY(csn_config_str(&outer, "model_type", &whole, r->err));
     CSN_TRY(read_quantization(r, &outer));
     c = outer;
     if (is_nested) {
         CSN_TRY(csn_config_init(&c, text, "config.json: text_config", &s->arena, r->err));
+        CSN_TRY(read_quantization(r, &c));
     }
+    kind = whole;
     CSN_TRY(csn_config_str(&c, "model_type", &kind, r->err));
+    if (csn_str_is(whole, "kimi_k3")) { /* whose text model is called kimi_linear, another family */
+        kind = whole;
+    }
     CSN_TRY(csn_family_find(kind, false, &s->family, r->err));
     CSN_TRY(csn_arena_str(&s->arena, kind, &s->arch.arch_name, r->err));
     CSN_TRY(s->family->read_config(&c, &s->arena, &s->arch, r->err));
@@ -278,6 +283,14 @@ static caisson_status read_special_tokens(reader *r, const csn_jval *config) {
     return status;
 }
 
+/* Of config.json; where that is silent, of the language model's part of it. */
+static const csn_jval *told(const csn_jval *root, const char *key) {
+    const csn_jval *v = csn_jval_get(root, key);
+    return csn_jval_kind(v) != CSN_JSON_ABSENT && csn_jval_kind(v) != CSN_JSON_NULL
+               ? v
+               : csn_jval_get(csn_jval_get(root, "text_config"), key);
+}
+
 static caisson_status read_chat(reader *r, const csn_jval *root) {
     csn_source *s = r->s;
     csn_json *generation = NULL, *config = NULL;
@@ -297,11 +310,11 @@ static caisson_status read_chat(reader *r, const csn_jval *root) {
     if (status == CAISSON_OK) {
         const csn_jval *eos = csn_jval_get(csn_json_root(generation), "eos_token_id");
         bool is_silent = eos == NULL || csn_jval_kind(eos) == CSN_JSON_NULL;
-        status = is_silent ? add_eos_of(r, "config.json", csn_jval_get(root, "eos_token_id"))
+        status = is_silent ? add_eos_of(r, "config.json", told(root, "eos_token_id"))
                            : add_eos_of(r, "generation_config.json", eos);
     }
-    s->bos_token_id = id_of(csn_jval_get(root, "bos_token_id"));
-    s->pad_token_id = id_of(csn_jval_get(root, "pad_token_id"));
+    s->bos_token_id = id_of(told(root, "bos_token_id"));
+    s->pad_token_id = id_of(told(root, "pad_token_id"));
     if (status == CAISSON_OK) {
         csn_str text = csn_buf_view(&jinja);
         if (is_blank(text)) {

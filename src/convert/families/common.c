@@ -131,8 +131,11 @@ caisson_status csn_config_sizes(csn_config *c, const csn_config_defaults *d, csn
     CSN_TRY(need_u32(c, "intermediate_size", d->intermediate_size, &a->intermediate_size, err));
     CSN_TRY(need_u32(c, "num_hidden_layers", d->n_layers, &a->n_layers, err));
     CSN_TRY(need_u32(c, "num_attention_heads", d->n_heads, &a->n_heads, err));
-    CSN_TRY(need_u32(c, "num_key_value_heads", d->n_kv_heads ? d->n_kv_heads : a->n_heads,
-                     &a->n_kv_heads, err));
+    /* Absent means the class's default, null means as many as there are heads. */
+    bool is_said = csn_jval_get(c->object, "num_key_value_heads") != NULL;
+    CSN_TRY(need_u32(c, "num_key_value_heads",
+                     d->n_kv_heads != 0 && !is_said ? d->n_kv_heads : a->n_heads, &a->n_kv_heads,
+                     err));
     CSN_TRY(need_u32(c, "head_dim", d->head_dim ? d->head_dim : a->hidden_size / a->n_heads,
                      &a->head_dim, err));
     CSN_TRY(need_u32(c, "max_position_embeddings", d->max_position_embeddings,

@@ -7,10 +7,20 @@
 
 #include "convert/family.h"
 
+enum { WINDOW = 4096 };
+
 void csn_gemma_common(csn_arch *a) {
     a->norm_style = CSN_NORM_GEMMA;
     a->hidden_act = CSN_ACT_GELU_TANH;
     a->embed_multiplier = sqrtf((float)a->hidden_size);
+}
+
+caisson_status csn_gemma_window(csn_config *c, csn_arch *a, caisson_error *err) {
+    const csn_jval *v = csn_jval_get(c->object, "sliding_window");
+    a->sliding_window = v == NULL ? WINDOW : 0;
+    CSN_TRY(csn_config_u32(c, "sliding_window", &a->sliding_window, err));
+    return a->sliding_window != 0 ? CAISSON_OK
+                                  : csn_config_refuse(c, "sliding_window", "must not be 0", err);
 }
 
 static const csn_config_defaults defaults = {

@@ -40,8 +40,9 @@ static caisson_status gemma2_config(csn_config *c, csn_arena *arena, csn_arch *a
     CSN_TRY(csn_config_positive(c, "query_pre_attn_scalar", &a->query_pre_attn_scalar, err));
     CSN_TRY(read_cap(c, "attn_logit_softcapping", 50.0, &a->attn_logit_softcapping, err));
     CSN_TRY(read_cap(c, "final_logit_softcapping", 30.0, &a->final_logit_softcapping, err));
-    a->sliding_window = WINDOW;
-    CSN_TRY(csn_config_u32(c, "sliding_window", &a->sliding_window, err));
+    CSN_TRY(csn_gemma_window(c, a, err));
+    /* releases have it twice */
+    CSN_TRY(csn_config_expect(c, "sliding_window_size", a->sliding_window, err));
     csn_act act = a->hidden_act;
     csn_gemma_common(a);
     a->hidden_act = act;

@@ -17,7 +17,7 @@ static const csn_config_defaults defaults = {
     .tie_word_embeddings = true,
     .hidden_act = CSN_ACT_GELU_TANH,
 };
-enum { WINDOW = 4096, PATTERN = 6, LAYERS_27B = 62 };
+enum { PATTERN = 6, LAYERS_27B = 62 };
 static const double global_theta = 1000000.0, local_theta = 10000.0;
 
 static caisson_status gemma3_config(csn_config *c, csn_arena *arena, csn_arch *a,
@@ -37,8 +37,7 @@ static caisson_status gemma3_config(csn_config *c, csn_arena *arena, csn_arch *a
     /* A key that was left from Gemma 2: transformers does not apply it here, others do. */
     CSN_TRY(csn_config_expect(c, "attn_logit_softcapping", 0, err));
     CSN_TRY(csn_config_f64(c, "final_logit_softcapping", &a->final_logit_softcapping, err));
-    a->sliding_window = WINDOW;
-    CSN_TRY(csn_config_u32(c, "sliding_window", &a->sliding_window, err));
+    CSN_TRY(csn_gemma_window(c, a, err));
     CSN_TRY(csn_config_u32(c, "_sliding_window_pattern", &pattern, err));
     CSN_TRY(csn_config_u32(c, "sliding_window_pattern", &pattern, err));
     csn_act act = a->hidden_act;

@@ -177,7 +177,12 @@ static caisson_status read_kimi(csn_config *c, double latent_eps, csn_arena *are
 static caisson_status kimi_linear_config(csn_config *c, csn_arena *arena, csn_arch *a,
                                          caisson_error *err) {
     CSN_TRY(csn_config_need(c, "moe_renormalize", "norm_topk_prob", err));
-    return read_kimi(c, CSN_LATENT_EPS, arena, a, err);
+    CSN_TRY(read_kimi(c, CSN_LATENT_EPS, arena, a, err));
+    /* transformers has the convolutions follow hidden_act, others run them by silu always */
+    return a->hidden_act == CSN_ACT_SILU
+               ? CAISSON_OK
+               : csn_config_refuse(c, "hidden_act", "the layers of this family are run by silu",
+                                   err);
 }
 
 /* What K3 has beside Kimi-Linear. Flags count by their presence (warp facts 2.4). */

@@ -56,6 +56,8 @@ double csn_rope_longrope_scale(double factor, double original) {
 
 /* ---- config.json ---- */
 
+enum { PHI_CONTEXT = 4096 }; /* original_max_position_embeddings where config.json is silent */
+
 static caisson_status need_positive(csn_config *r, const char *key, double *ret,
                                     caisson_error *err) {
     *ret = 0;
@@ -134,7 +136,9 @@ static caisson_status read_longrope(csn_config *r, uint32_t original, csn_arena 
             .what = "not one factor a rotated pair",
             CSN_VALUES(rotary_dim(a) / 2, n_short != rotary_dim(a) / 2 ? n_short : n_long));
     }
-    original = original != 0 ? original : in_rope != 0 ? in_rope : a->max_position_embeddings;
+    if (original == 0) { /* Phi's stands beside the RoPE object, or is its class's default */
+        original = in_rope != 0 ? in_rope : a->max_position_embeddings;
+    }
     if (!is_context(original)) {
         return csn_config_refuse(r, "original_max_position_embeddings", "must be at least 2", err);
     }
@@ -170,6 +174,7 @@ static caisson_status read_one(csn_config *r, const csn_rope_rules *rules, uint3
     CSN_TRY(csn_config_f64(r, "partial_rotary_factor", &partial, err));
     CSN_TRY(csn_config_str(r, "type", &old, err));
     CSN_TRY(csn_config_str(r, "rope_type", &kind, err));
+    (void)csn_config_get(r, "finetuned"); /* says nothing */
     kind = kind.len > 0 ? kind : old;
     if (a->rope_theta <= 0) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = r->section,
@@ -226,6 +231,7 @@ caisson_status csn_config_rope(csn_config *c, const csn_rope_rules *rules, csn_a
         CSN_TRY(csn_config_positive(c, "rope_local_base_freq", &a->rope_local_base_freq, err));
     }
     if (rules->is_phi) {
+        phi_original = PHI_CONTEXT;
         CSN_TRY(csn_config_u32(c, "original_max_position_embeddings", &phi_original, err));
     }
     const csn_jval *scaling = csn_config_get(c, "rope_scaling");

@@ -59,6 +59,7 @@ static caisson_status read_window(csn_config *c, csn_arena *arena, csn_arch *a,
     uint32_t window = 0;
     CSN_TRY(csn_config_bool(c, "use_sliding_window", &is_on, err));
     CSN_TRY(csn_config_u32(c, "sliding_window", &window, err));
+    (void)csn_config_get(c, "max_window_layers"); /* Qwen's: the release has it, nobody reads it */
     CSN_TRY(csn_config_layer_types(c, arena, a, &has_types, err));
     if (!has_types) {
         CSN_TRY(csn_arch_full_layers(a, arena, err));

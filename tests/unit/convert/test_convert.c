@@ -349,6 +349,14 @@ static void refuses_configs_it_does_not_understand(void **state) {
          "model.layers.0.self_attn.q_proj.bias"},
         {"qwen2_sliding", "\"sliding_window\": 40", "\"sliding_window\": 0", CAISSON_E_UNSUPPORTED,
          "sliding_window"},
+        {"gemma2", "\"sliding_window\": 32", "\"sliding_window\": null", CAISSON_E_UNSUPPORTED,
+         "sliding_window"},
+        {"gemma3", "\"sliding_window\": 32", "\"sliding_window\": 0", CAISSON_E_UNSUPPORTED,
+         "sliding_window"},
+        {"gemma2", "\"use_cache\": true", "\"sliding_window_size\": 33", CAISSON_E_UNSUPPORTED,
+         "sliding_window_size"},
+        /* its convolutions follow hidden_act there, in the code of the release they do not */
+        {"kimi_linear", "\"silu\"", "\"gelu_new\"", CAISSON_E_UNSUPPORTED, "hidden_act"},
         {"llama", "\"tie_word_embeddings\": false", "\"quantization_config\": {} ",
          CAISSON_E_UNSUPPORTED, "quantization_config"},
     };

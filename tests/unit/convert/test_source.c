@@ -353,6 +353,8 @@ static void the_text_model_of_a_larger_one_is_taken(void **state) {
     csn_source *s = open_source(&fs, "d");
     ASSERT_STR(s->arch.arch_name, "gemma3_text");
     assert_int_equal(s->arch.n_layers, 3);
+    assert_int_equal(s->n_eos, 1); /* told by the inner one alone */
+    assert_int_equal(s->eos_token_ids[0], 2);
     close_source(&fs, s);
 }
 
@@ -438,6 +440,67 @@ static void published_configs_are_understood(void **state) {
          "dy\",\"torch_dtype\":\"bfloat16\",\"transformers_version\":\"4.39.3\",\"use_cache\""
          ":true,\"v_head_dim\":128,\"vocab_size\":102400}",
          192},
+        {"{\"architectures\":[\"Gemma2ForCausalLM\"],\"attention_bias\":false,\"attention_drop"
+         "out\":0.0,\"attn_logit_softcapping\":50.0,\"bos_token_id\":2,\"cache_implementation"
+         "\":\"hybrid\",\"eos_token_id\":1,\"final_logit_softcapping\":30.0,\"head_dim\":256,"
+         "\"hidden_act\":\"gelu_pytorch_tanh\",\"hidden_activation\":\"gelu_pytorch_tanh\",\"h"
+         "idden_size\":3584,\"initializer_range\":0.02,\"intermediate_size\":14336,\"max_posit"
+         "ion_embeddings\":8192,\"model_type\":\"gemma2\",\"num_attention_heads\":16,\"num_hid"
+         "den_layers\":42,\"num_key_value_heads\":8,\"pad_token_id\":0,\"query_pre_attn_scalar"
+         "\":256,\"rms_norm_eps\":1e-06,\"rope_theta\":10000.0,\"sliding_window\":4096,\"slidi"
+         "ng_window_size\":4096,\"torch_dtype\":\"float32\",\"transformers_version\":\"4.42.0."
+         "dev0\",\"use_cache\":true,\"vocab_size\":256000}",
+         256},
+        {"{\"architectures\":[\"SmolLM3ForCausalLM\"],\"attention_bias\":false,\"attention_dro"
+         "pout\":0.0,\"bos_token_id\":null,\"eos_token_id\":128012,\"hidden_act\":\"silu\",\"h"
+         "idden_size\":2048,\"initializer_range\":0.02,\"intermediate_size\":11008,\"layer_typ"
+         "es\":[\"full_attention\",\"full_attention\",\"full_attention\",\"full_attention\"],"
+         "\"max_position_embeddings\":65536,\"max_window_layers\":28,\"mlp_bias\":false,\"mode"
+         "l_type\":\"smollm3\",\"no_rope_layer_interval\":4,\"no_rope_layers\":[1,1,1,0],\"num"
+         "_attention_heads\":16,\"num_hidden_layers\":4,\"num_key_value_heads\":4,\"pad_token_"
+         "id\":128004,\"pretraining_tp\":2,\"rms_norm_eps\":1e-06,\"rope_scaling\":null,\"rope"
+         "_theta\":5000000.0,\"sliding_window\":null,\"torch_dtype\":\"bfloat16\",\"transforme"
+         "rs_version\":\"4.54.0.dev0\",\"use_cache\":false,\"use_sliding_window\":false,\"voca"
+         "b_size\":128256}",
+         128},
+        {"{\"architectures\":[\"Qwen2ForCausalLM\"],\"attention_dropout\":0.0,\"bos_token_id\""
+         ":151643,\"eos_token_id\":151645,\"hidden_act\":\"silu\",\"initializer_range\":0.02,"
+         "\"model_type\":\"qwen2\",\"rms_norm_eps\":1e-06,\"rope_theta\":1000000.0,\"use_slidi"
+         "ng_window\":false,\"use_cache\":true,\"torch_dtype\":\"bfloat16\",\"transformers_ver"
+         "sion\":\"4.37.0\",\"vocab_size\":151936,\"hidden_size\":3584,\"intermediate_size\":1"
+         "8944,\"max_position_embeddings\":4096,\"max_window_layers\":28,\"num_attention_heads"
+         "\":28,\"num_hidden_layers\":28,\"num_key_value_heads\":4,\"sliding_window\":4096,\"t"
+         "ie_word_embeddings\":false,\"use_mrope\":false,\"_attn_implementation_autoset\":true"
+         "}",
+         128},
+        {"{\"architectures\":[\"KimiK3ForConditionalGeneration\"],\"bos_token_id\":163584,\"eo"
+         "s_token_id\":163586,\"media_placeholder_token_id\":163605,\"model_type\":\"kimi_k3\""
+         ",\"pad_token_id\":163839,\"tie_word_embeddings\":false,\"text_config\":{\"activation"
+         "_situ_beta\":4.0,\"activation_situ_linear_beta\":25.0,\"attn_res_block_size\":2,\"eo"
+         "s_token_id\":163586,\"first_k_dense_replace\":1,\"hidden_act\":\"situ\",\"hidden_siz"
+         "e\":7168,\"intermediate_size\":33792,\"kv_lora_rank\":512,\"latent_moe_use_norm\":tr"
+         "ue,\"linear_attn_config\":{\"full_attn_layers\":[4],\"gate_lower_bound\":-5.0,\"head"
+         "_dim\":128,\"kda_layers\":[1,2,3],\"num_heads\":96,\"short_conv_kernel_size\":4,\"us"
+         "e_full_rank_gate\":true},\"max_position_embeddings\":1048576,\"mla_use_nope\":true,"
+         "\"mla_use_output_gate\":true,\"model_type\":\"kimi_linear\",\"moe_intermediate_size"
+         "\":3072,\"moe_layer_freq\":1,\"moe_renormalize\":true,\"moe_router_activation_func\""
+         ":\"sigmoid\",\"num_attention_heads\":96,\"num_expert_group\":1,\"num_experts\":896,"
+         "\"num_experts_per_token\":16,\"num_hidden_layers\":4,\"num_key_value_heads\":96,\"nu"
+         "m_nextn_predict_layers\":0,\"num_shared_experts\":2,\"q_lora_rank\":1536,\"qk_nope_h"
+         "ead_dim\":128,\"qk_rope_head_dim\":64,\"rms_norm_eps\":1e-05,\"routed_expert_hidden_"
+         "size\":3584,\"routed_scaling_factor\":1.0,\"tie_word_embeddings\":false,\"topk_group"
+         "\":1,\"use_grouped_topk\":true,\"v_head_dim\":128,\"vocab_size\":163840},\"vision_co"
+         "nfig\":{\"patch_size\":14}}",
+         192},
+        {"{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"hidden_act\":\""
+         "silu\",\"initializer_range\":0.02,\"use_cache\":true,\"torch_dtype\":\"float16\",\"t"
+         "ransformers_version\":\"4.31.0\",\"bos_token_id\":1,\"eos_token_id\":2,\"hidden_size"
+         "\":4096,\"intermediate_size\":11008,\"max_position_embeddings\":65536,\"num_attentio"
+         "n_heads\":32,\"num_hidden_layers\":32,\"num_key_value_heads\":32,\"pretraining_tp\":"
+         "1,\"rms_norm_eps\":1e-05,\"rope_scaling\":{\"factor\":16.0,\"original_max_position_e"
+         "mbeddings\":4096,\"type\":\"yarn\",\"finetuned\":true},\"tie_word_embeddings\":false"
+         ",\"vocab_size\":32000,\"auto_map\":{\"AutoConfig\":\"x\"}}",
+         128},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         memory_fs fs;
@@ -448,6 +511,32 @@ static void published_configs_are_understood(void **state) {
         assert_int_equal(s->arch.head_dim, cases[i].head_dim);
         close_source(&fs, s);
     }
+}
+
+/* As transformers 5.24.0 fills them in. */
+static void what_is_left_out_is_the_classs(void **state) {
+    (void)state;
+    static const char phi[] =
+        "{\"model_type\":\"phi3\",\"hidden_size\":64,\"num_attention_heads\":8,"
+        "\"rope_parameters\":{\"rope_type\":\"longrope\",\"short_factor\":[1,"
+        "1,1,1],\"long_factor\":[1,2,3,4],\"rope_theta\":10000.0,"
+        "\"original_max_position_embeddings\":16}}";
+    static const char qwen[] = "{\"model_type\":\"qwen2\",\"num_attention_heads\":16,"
+                               "\"num_key_value_heads\":null}";
+    memory_fs fs;
+    memory_fs_init(&fs);
+    put(&fs, "d/config.json", phi);
+    memory_fs_put(&fs, "d/model.safetensors", "\2\0\0\0\0\0\0\0{}", 10);
+    csn_source *s =
+        open_source(&fs, "d"); /* the key at top level counts, not the one in the object */
+    assert_int_equal(s->arch.longrope.original_max_position_embeddings, 4096);
+    close_source(&fs, s);
+    memory_fs_init(&fs);
+    put(&fs, "d/config.json", qwen);
+    memory_fs_put(&fs, "d/model.safetensors", "\2\0\0\0\0\0\0\0{}", 10);
+    s = open_source(&fs, "d");
+    assert_int_equal(s->arch.n_kv_heads, 16);
+    close_source(&fs, s);
 }
 
 /* Which layers slide where no list says it, as in the classes of transformers 5.24.0. */
@@ -700,6 +789,7 @@ int main(void) {
         cmocka_unit_test(other_quantised_checkpoints_are_refused_by_scheme),
         cmocka_unit_test(the_text_model_of_a_larger_one_is_taken),
         cmocka_unit_test(published_configs_are_understood),
+        cmocka_unit_test(what_is_left_out_is_the_classs),
         cmocka_unit_test(windows_are_those_of_each_class),
         cmocka_unit_test(another_head_is_not_tied),
         cmocka_unit_test(what_a_router_needs_is_not_guessed),
