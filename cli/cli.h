@@ -98,6 +98,8 @@ bool cli_has(const cli_args *args, const char *name);   /* given on the command 
 int64_t cli_int(const cli_args *args, const char *name, int64_t otherwise);
 double cli_real(const cli_args *args, const char *name, double otherwise);
 const char *cli_text(const cli_args *args, const char *name, const char *otherwise);
+/* --ctx as the library takes it. */
+uint32_t cli_ctx(const cli_args *args, uint32_t otherwise);
 
 /* Prints "caisson CMD: message" and how to get help; returns CLI_USAGE. */
 int cli_usage_error(const cli_command *command, const char *format, ...)
@@ -130,8 +132,9 @@ extern const cli_option cli_sampling_options[];  /* --temp ... --seed */
     }
 #define CLI_CTX_OPTION(default_)                                                                   \
     {                                                                                              \
-        .name = "ctx", .short_name = "c", .kind = CLI_INT, .value = "N", .min = 1,                 \
-        .max = 16777216, .help = "Tokens that fit into the context", .by_default = (default_)      \
+        .name = "ctx", .short_name = "c", .kind = CLI_INT, .value = "N", .max = 1048576,           \
+        .by_default = (default_),                                                                  \
+        .help = "Tokens that fit into the context; 0 = as many as the model was made for"          \
     }
 const char *cli_quant_choice(unsigned i); /* the types that convert writes */
 

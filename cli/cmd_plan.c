@@ -99,7 +99,7 @@ static void print_text(const caisson_memory_plan *p) {
 static int run(const cli_args *args) {
     caisson_plan_options o = {
         .struct_size = sizeof(o),
-        .n_ctx = (uint32_t)cli_int(args, "ctx", 0),
+        .n_ctx = cli_ctx(args, 0),
         .type_k = cli_kv_type(cli_text(args, "cache-type-k", "f16")),
         .type_v = cli_kv_type(cli_text(args, "cache-type-v", "f16")),
         .no_probe = cli_has(args, "no-probe"),

@@ -54,6 +54,7 @@ static int open_base(const cli_args *args, uint32_t n_vocab, uint32_t n_ctx, cai
                              caisson_model_n_vocab(*ret));
     }
     caisson_session_options o = cli_session_options(args, CAISSON_COMPUTE_F32, n_ctx);
+    o.n_ctx = n_ctx;
     bool int8 = strcmp(cli_text(args, "kl-compute", "f32"), "int8") == 0;
     o.compute = int8 ? CAISSON_COMPUTE_INT8 : CAISSON_COMPUTE_F32;
     o.type_k = o.type_v = CAISSON_KV_F32;
@@ -63,15 +64,14 @@ static int open_base(const cli_args *args, uint32_t n_vocab, uint32_t n_ctx, cai
 }
 
 static int score(const cli_args *args, caisson_model *model, const char *text, size_t n) {
-    uint32_t n_ctx = caisson_model_n_ctx_train(model);
-    n_ctx = n_ctx < CLI_SCORE_CTX ? n_ctx : CLI_SCORE_CTX;
     caisson_session *session = NULL;
     caisson_session *base_session = NULL;
     caisson_model *base = NULL;
     caisson_score t;
-    int rc = cli_new_session(args, model, CAISSON_COMPUTE_F32, n_ctx, &session);
+    int rc = cli_new_session(args, model, CAISSON_COMPUTE_F32, cli_score_ctx(model), &session);
     if (rc == CLI_OK && cli_has(args, "kl")) {
-        rc = open_base(args, caisson_model_n_vocab(model), n_ctx, &base, &base_session);
+        rc = open_base(args, caisson_model_n_vocab(model), caisson_session_n_ctx(session), &base,
+                       &base_session);
     }
     if (rc == CLI_OK) {
         rc = cli_score_text(args, session, base_session, text, n, &t);

@@ -265,7 +265,7 @@ caisson_session_options cli_session_options(const cli_args *args, caisson_comput
     }
     return (caisson_session_options){
         .struct_size = sizeof(caisson_session_options),
-        .n_ctx = (uint32_t)cli_int(args, "ctx", n_ctx),
+        .n_ctx = cli_ctx(args, n_ctx),
         .n_ubatch = (uint32_t)cli_int(args, "ubatch-size", 0),
         .n_threads = (uint32_t)cli_int(args, "threads", 0),
         .compute = compute,
@@ -280,7 +280,7 @@ int cli_new_session(const cli_args *args, caisson_model *model, caisson_compute 
                     uint32_t n_ctx, caisson_session **ret) {
     caisson_session_options o = cli_session_options(args, compute, n_ctx);
     uint32_t trained = caisson_model_n_ctx_train(model);
-    if (trained != 0 && o.n_ctx > trained) {
+    if (trained != 0 && o.n_ctx > trained && o.n_ctx != CAISSON_CTX_TRAINED) {
         cli_warn(args, "the context of %u tokens is longer than the %u that the model was made for",
                  o.n_ctx, trained);
     }

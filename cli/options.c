@@ -299,3 +299,8 @@ const char *cli_text(const cli_args *a, const char *name, const char *otherwise)
     const cli_value *v = cli_get(a, name);
     return v->given ? v->text : otherwise;
 }
+
+uint32_t cli_ctx(const cli_args *a, uint32_t otherwise) {
+    int64_t n = cli_int(a, "ctx", otherwise);
+    return n == 0 && cli_has(a, "ctx") ? CAISSON_CTX_TRAINED : (uint32_t)n;
+}

@@ -6,6 +6,8 @@
 #include "open.h"
 #include "term.h"
 
+enum { USUAL_CTX = 512 };
+
 int cli_score_text(const cli_args *args, caisson_session *session, caisson_session *base,
                    const char *text, size_t n, caisson_score *ret) {
     caisson_error err;
@@ -24,15 +26,16 @@ int cli_score_text(const cli_args *args, caisson_session *session, caisson_sessi
                                      "(caisson verify tells where)");
 }
 
-static uint32_t usual_ctx(const caisson_model *model) {
+uint32_t cli_score_ctx(const caisson_model *model) {
     uint32_t trained = caisson_model_n_ctx_train(model);
-    return trained != 0 && trained < CLI_SCORE_CTX ? trained : CLI_SCORE_CTX;
+    return trained != 0 && trained < USUAL_CTX ? trained : USUAL_CTX;
 }
 
 int cli_score_variant(const cli_args *args, caisson_model *model, const char *task,
                       const char *skill, const char *text, size_t n, caisson_score *ret,
                       bool *ret_masked) {
-    caisson_session_options o = cli_session_options(args, CAISSON_COMPUTE_F32, usual_ctx(model));
+    caisson_session_options o =
+        cli_session_options(args, CAISSON_COMPUTE_F32, cli_score_ctx(model));
     o.task = task;
     o.skill = skill;
     caisson_error err;
@@ -54,7 +57,7 @@ static int open_scored(const cli_args *args, const char *path, caisson_model **r
     if (rc != CLI_OK) {
         return rc;
     }
-    caisson_session_options o = cli_session_options(args, CAISSON_COMPUTE_F32, usual_ctx(*ret));
+    caisson_session_options o = cli_session_options(args, CAISSON_COMPUTE_F32, cli_score_ctx(*ret));
     o.type_k = o.type_v = CAISSON_KV_F32;
     caisson_error err;
     return caisson_session_new(*ret, &o, ret_session, &err) == CAISSON_OK ? CLI_OK

@@ -5,7 +5,7 @@
 
 #include "cli.h"
 
-enum { CLI_SCORE_CTX = 512 }; /* the usual window */
+uint32_t cli_score_ctx(const caisson_model *model); /* the usual window */
 
 /* CLI_OK, or the exit code with the message printed. */
 int cli_score_text(const cli_args *args, caisson_session *session, caisson_session *base,

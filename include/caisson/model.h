@@ -122,9 +122,12 @@ CAISSON_API uint64_t caisson_model_bytes_per_token(const caisson_model *model);
 /* The arch_name of the file, for display; good until the model is closed. */
 CAISSON_API const char *caisson_model_arch_name(const caisson_model *model);
 
+/* n_ctx: as many tokens as the model was made for (4096 if its file does not say). */
+#define CAISSON_CTX_TRAINED UINT32_MAX
+
 typedef struct caisson_session_options {
     size_t struct_size; /* sizeof(caisson_session_options) */
-    uint32_t n_ctx;     /* tokens that fit; 0 = min(4096, n_ctx_train) */
+    uint32_t n_ctx;     /* tokens that fit; 0 = min(4096, n_ctx_train); or CAISSON_CTX_TRAINED */
     uint32_t n_ubatch;  /* prompt tokens of one forward pass; 0 = 512, 1 = token by token */
     uint32_t n_threads; /* 0 = all CPUs that the process may use */
     caisson_compute compute;

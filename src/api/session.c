@@ -7,6 +7,8 @@
 #include "base/alloc.h"
 #include "engine/saved.h"
 
+_Static_assert(CAISSON_CTX_TRAINED == CSN_CTX_TRAINED, "one value for both");
+
 caisson_status caisson_session_new(caisson_model *model, const caisson_session_options *options,
                                    caisson_session **ret, caisson_error *err) {
     CSN_API_ERR(err);

@@ -65,7 +65,11 @@ static void use(csn_session *s, const csn_variant *v) {
 
 uint32_t csn_session_choose_ctx(const csn_arch *arch, uint32_t n_ctx) {
     uint32_t trained = arch->max_position_embeddings;
-    return n_ctx != 0 ? n_ctx : trained != 0 && trained < DEFAULT_CTX ? trained : DEFAULT_CTX;
+    if (n_ctx == CSN_CTX_TRAINED && trained != 0) {
+        return trained;
+    }
+    bool is_given = n_ctx != 0 && n_ctx != CSN_CTX_TRAINED;
+    return is_given ? n_ctx : trained != 0 && trained < DEFAULT_CTX ? trained : DEFAULT_CTX;
 }
 
 uint32_t csn_session_max_ubatch(const csn_plan *plan, csn_compute compute, uint32_t n_ctx,

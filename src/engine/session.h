@@ -14,10 +14,13 @@
 #include "model/ops.h"
 #include "model/tap.h"
 
+/* n_ctx: max_position_embeddings, or as 0 where the file does not say. */
+#define CSN_CTX_TRAINED UINT32_MAX
+
 typedef struct csn_session csn_session;
 
 typedef struct csn_session_options {
-    uint32_t n_ctx;     /* 0 = min(4096, arch.max_position_embeddings) */
+    uint32_t n_ctx;     /* 0 = min(4096, arch.max_position_embeddings); or CSN_CTX_TRAINED */
     uint32_t n_ubatch;  /* prompt tokens of one forward pass, 0 = 512; 1 = token by token */
     unsigned n_threads; /* 0 = all CPUs */
     csn_compute compute;

@@ -59,6 +59,12 @@ class Plan(tool.Case):
         self.assertTrue(a["floor_bytes"] < b["floor_bytes"] < c["floor_bytes"])
         self.assertEqual(b["floor_bytes"] - a["floor_bytes"], b["kv_bytes"] - a["kv_bytes"])
 
+    def test_a_context_of_0_is_the_one_that_the_model_was_made_for(self):
+        made_for = {WASTE: 4096, os.path.join(os.path.dirname(WASTE), "vq3r-rope.waste"): 131072}
+        for model, n_ctx in made_for.items():
+            self.assertEqual(self.ok("plan", model, "--no-probe", "-c", 0, "--json").json["ctx"],
+                             n_ctx)
+
     def test_the_disk_is_measured(self):
         floor = self.plan("--no-probe")["floor_bytes"]
         p = self.plan("--budget", floor)

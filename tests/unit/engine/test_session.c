@@ -210,7 +210,7 @@ static void a_cache_that_cannot_be_allocated_is_refused(void **state) {
     csn_model *m = model_of(&variants[0]);
     csn_session *s = NULL;
     caisson_error err = {0};
-    csn_session_options o = {.n_ctx = UINT32_MAX, .n_threads = 1};
+    csn_session_options o = {.n_ctx = UINT32_MAX - 1, .n_threads = 1};
     assert_int_equal(csn_session_new(m, &o, &s, &err), CAISSON_E_LIMIT);
     for (int64_t i = 0;; i++) { /* every allocation fails once */
         o.n_ctx = 64;
