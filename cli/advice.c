@@ -13,6 +13,31 @@ static bool is_of_another_base(const cli_args *args, const caisson_error *err) {
     return strcmp(err->section, "envelope") == 0 && cli_knows(args, "base");
 }
 
+static bool begins_with(const char *path, csn_str magic) {
+    char head[64];
+    caisson_error ignored; /* of advice */
+    csn_file *f;
+    if (csn_fs_open(csn_fs_os(), path, CSN_OPEN_READ, &f, &ignored) != CAISSON_OK) {
+        return false;
+    }
+    bool is_read = magic.len <= sizeof(head) &&
+                   csn_file_read_at(f, 0, head, magic.len, &ignored) == CAISSON_OK;
+    csn_file_close(f);
+    return is_read && memcmp(head, magic.ptr, magic.len) == 0;
+}
+
+static const char *damaged(const cli_args *args, const caisson_error *err) {
+    if (is_of_another_base(args, err)) {
+        return "Apply it to the base that it was cut from; --force takes this one all the same, "
+               "and notes it in the result.";
+    }
+    bool is_source = csn_str_ends(csn_str_from(err->file), CSN_STR(".safetensors")) ||
+                     begins_with(err->file, CSN_STR("GGUF"));
+    return is_source ? "The file is damaged or incomplete: get it again."
+                     : "The file is damaged or incomplete: copy or convert it again; caisson "
+                       "verify FILE lists every fault.";
+}
+
 static const char *exists(const cli_args *args, const caisson_error *err) {
     if (!cli_knows(args, "overwrite")) {
         return cli_knows(args, "force") && !cli_has(args, "force")
@@ -48,7 +73,52 @@ static const char *memory(const cli_args *args) {
                  "how much.";
 }
 
+/* A directory that looks like a model, and is of a form that is not read. */
+static const char *other_form(const char *dir) {
+    static const struct {
+        const char *name, *advice;
+    } forms[] = {
+        {"adapter_config.json", "That is a LoRA adapter, not a model: merge it into its base first "
+                                "(peft: merge_and_unload) and convert what that gives."},
+        {"pytorch_model.bin", "Its weights are in PyTorch's own form: save the model as "
+                              "safetensors first (transformers: save_pretrained)."},
+        {"pytorch_model.bin.index.json", "Its weights are in PyTorch's own form: save the model as "
+                                         "safetensors first (transformers: save_pretrained)."},
+        {"params.json", "That is a release's own form: get the one for transformers, with "
+                        "config.json and model.safetensors."},
+    };
+    for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
+        char path[512];
+        snprintf(path, sizeof(path), "%s/%s", dir, forms[i].name);
+        if (csn_fs_os()->ops->exists(csn_fs_os(), path)) {
+            return forms[i].advice;
+        }
+    }
+    return NULL;
+}
+
+/* A name that is meant for a program which fetches models: a URL, or OWNER/NAME. */
+static const char *not_local(const char *path) {
+    const char *slash = strchr(path, '/');
+    char owner[256];
+    if (strstr(path, "://") != NULL) {
+        return "Models are files of this machine: download it first.";
+    }
+    if (slash == NULL || slash == path || strchr("./~", *path) != NULL ||
+        strchr(slash + 1, '/') != NULL) {
+        return NULL;
+    }
+    snprintf(owner, sizeof(owner), "%.*s", (int)(slash - path), path);
+    return csn_fs_os()->ops->exists(csn_fs_os(), owner)
+               ? NULL
+               : "Models are files of this machine. One of Hugging Face: hf download OWNER/NAME "
+                 "--local-dir DIR, then caisson convert DIR -o MODEL.cmf.";
+}
+
 static const char *advice(const cli_args *args, const caisson_error *err) {
+    if (begins_with(err->file, CSN_STR("version https://git-lfs.github.com/"))) {
+        return "That is Git LFS's pointer to the file, not the file: git lfs pull gets it.";
+    }
     if (strcmp(err->tensor, "shard") == 0) {
         return "All shards of a model lie in one folder, each under the name that it was made "
                "with: put it there, give it its name back, or get it again.";
@@ -66,15 +136,10 @@ static const char *advice(const cli_args *args, const caisson_error *err) {
                    ? "caisson info FILE shows what is in the file and why it does not run."
                    : NULL;
     case CAISSON_E_HASH:
-    case CAISSON_E_BOUNDS:
-        return is_of_another_base(args, err)
-                   ? "Apply it to the base that it was cut from; --force takes this one all the "
-                     "same, and notes it in the result."
-                   : "The file is damaged or incomplete: copy or convert it again; caisson verify "
-                     "FILE lists every fault.";
+    case CAISSON_E_BOUNDS: return damaged(args, err);
     case CAISSON_E_MAGIC:
         return strcmp(args->command->name, "convert") == 0
-                   ? NULL
+                   ? other_form(err->file)
                    : "This is not a .cmf file; caisson convert makes one.";
     case CAISSON_E_MISSING: return missing(err);
     case CAISSON_E_LIMIT:
@@ -82,9 +147,10 @@ static const char *advice(const cli_args *args, const caisson_error *err) {
                : strcmp(err->section, "memory") == 0 ? memory(args)
                                                      : NULL;
     case CAISSON_E_IO:
-        return err->sys_errno == EISDIR ? "That is a directory; this command wants a .cmf file, "
-                                          "which caisson convert makes of it."
-                                        : NULL;
+        return err->sys_errno == EISDIR   ? "That is a directory; this command wants a .cmf file, "
+                                            "which caisson convert makes of it."
+               : err->sys_errno == ENOENT ? not_local(err->file)
+                                          : other_form(err->file);
     case CAISSON_E_VERSION:
     case CAISSON_E_FEATURE: return "The file was made for a newer reader.";
     case CAISSON_E_CONTEXT: return "Give a larger context with -c N, or a shorter text.";

@@ -169,6 +169,30 @@ class Convert(tool.Case):
         src = make_hf(self.path("odd"), model_type="frobnicator", architectures=["Frob"])
         self.assertIn("frobnicator", self.fails(FAILED, "convert", src, "-o", self.out).err)
 
+    def test_what_is_not_the_model_itself_is_told_with_what_to_do(self):
+        pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 269060552\n"
+        weights = os.path.join(self.src, "model.safetensors")
+        other = self.path("other")
+        os.mkdir(other)
+        def advice(source, text):
+            self.assertIn(text, self.fails(FAILED, "convert", source, "-o", self.out).err)
+        with open(weights, "wb") as f:
+            f.write(pointer)
+        advice(self.src, "git lfs pull")
+        advice(weights, "git lfs pull")
+        with open(weights, "wb") as f:
+            f.write(struct.pack("<Q", 1 << 40))
+        advice(self.src, "incomplete: get it again")
+        os.rename(weights, os.path.join(self.src, "pytorch_model.bin"))
+        advice(self.src, "safetensors first")
+        for name, text in (("params.json", "with config.json"), ("adapter_config.json", "LoRA")):
+            open(os.path.join(other, name), "w").close()
+            advice(other, text)
+        advice("https://example.org/m.gguf", "download it first")
+        advice("Owner/Model", "hf download")
+        self.assertNotIn("hf download", self.fails(FAILED, "convert", self.path("no.gguf"), "-o",
+                                                   self.out).err)
+
     def test_missing_source_and_missing_directory(self):
         self.assertIn("nope", self.fails(FAILED, "convert", self.path("nope"), "-o", self.out).err)
         self.fails(FAILED, "convert", self.src, "-o", self.path("no/such/out.cmf"))
