@@ -58,6 +58,20 @@ struct few_kind {
     bool adds_exact;          /* what take_exact took out; rows of int8 with row_scale only */
 };
 
+/* Two groups of int8 rows with the 64 codes at q: sums of the four rows with the first 32, then
+ * with the others. */
+CSN_INLINE __m256i few_sums_int8(const struct few_rows *rows, struct few_at at, const int8_t *q) {
+    __m256i x0 = csn_load256(q);
+    __m256i x1 = csn_load256(q + 32);
+    __m256i v[8];
+    CSN_UNROLL
+    for (int k = 0; k < FEW_ROWS; k++) {
+        v[k] = csn_dot_i8(csn_load256(rows->w[k] + at.w), x0);
+        v[k + 4] = csn_dot_i8(csn_load256(rows->w[k] + at.w + 32), x1);
+    }
+    return csn_sums8(v);
+}
+
 /* What step j needs of vector t beside its codes. */
 CSN_INLINE const csn_x8_pair *few_pair(const csn_x8 *x, uint64_t t, uint64_t j) {
     return x->pair + t * (x->g_stride / 2) + j;

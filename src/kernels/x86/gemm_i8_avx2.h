@@ -46,6 +46,45 @@ CSN_INLINE void gemm_store_codes(__m256i v[8], uint8_t (*plane)[2][32], uint64_t
     }
 }
 
+/* Stores int8 weights of 32 columns of eight rows as the two planes of w + 128. */
+CSN_INLINE void gemm_store_int8(__m256i v[8], uint8_t (*plane)[2][32]) {
+    const __m256i low = _mm256_set1_epi8(15);
+    const __m256i flip = _mm256_set1_epi8(-128);
+    CSN_UNROLL
+    for (int i = 0; i < 8; i++) {
+        v[i] = _mm256_xor_si256(v[i], flip);
+    }
+    csn_transpose8(v);
+    CSN_UNROLL
+    for (int j = 0; j < 8; j++) {
+        __m256i high = _mm256_and_si256(_mm256_srli_epi16(v[j], 4), low);
+        _mm256_store_si256((void *)plane[j][0], high);
+        _mm256_store_si256((void *)plane[j][1], _mm256_and_si256(v[j], low));
+    }
+}
+
+/* Packs tiles of 32 columns that begin with their f16 scale; codes_of makes codes + 8. */
+CSN_INLINE void gemm_pack_tiles(__m256i (*codes_of)(const uint8_t *tile), const csn_matrix *w,
+                                uint64_t tile_bytes, uint64_t r, uint64_t r1, uint64_t g0,
+                                uint64_t ng, struct gemm_panel *p) {
+    for (uint64_t o = 0; o < 2; o++) {
+        const uint8_t *row[8];
+        for (uint64_t i = 0; i < 8; i++) {
+            uint64_t a = r + o * 8 + i < r1 ? r + o * 8 + i : r1 - 1;
+            row[i] = w->data + (a * (w->cols / 32) + g0) * tile_bytes;
+        }
+        for (uint64_t g = 0; g < ng; g++) {
+            __m256i v[8];
+            CSN_UNROLL
+            for (int i = 0; i < 8; i++) {
+                v[i] = codes_of(row[i] + g * tile_bytes);
+                p->scale[g][o][i] = csn_scale16(row[i] + g * tile_bytes);
+            }
+            gemm_store_codes(v, p->plane[g], o);
+        }
+    }
+}
+
 /* One group of one tile: i16 sums of plane 0 and 1 with nc vectors. */
 CSN_INLINE void gemm_dots(const uint8_t (*plane)[2][32], const int8_t *q, uint64_t q_stride, int nc,
                           __m256i *a, __m256i *b) {

@@ -211,7 +211,7 @@ CSN_OUTLINE void few_q1(const csn_q1s_deltas *deltas, const csn_matrix *w, const
 /* ---- many vectors ---- */
 
 /* Codes 8 + weight of one tile in the order of the columns. */
-CSN_INLINE __m256i codes_of(const uint8_t *tile) {
+CSN_INLINE __m256i q1_codes(const uint8_t *tile) {
     const __m256i order = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2,
                                            2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
     const __m256i bits = _mm256_set1_epi64x((long long)0x8040201008040201);
@@ -222,23 +222,7 @@ CSN_INLINE __m256i codes_of(const uint8_t *tile) {
 
 static void pack_q1(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
                     struct gemm_panel *p) {
-    const csn_matrix *w = ctx;
-    for (uint64_t o = 0; o < 2; o++) {
-        const uint8_t *row[8];
-        for (uint64_t i = 0; i < 8; i++) {
-            uint64_t a = r + o * 8 + i < r1 ? r + o * 8 + i : r1 - 1;
-            row[i] = w->data + (a * (w->cols / 32) + g0) * CSN_Q1_TILE;
-        }
-        for (uint64_t g = 0; g < ng; g++) {
-            __m256i v[8];
-            CSN_UNROLL
-            for (int i = 0; i < 8; i++) {
-                v[i] = codes_of(row[i] + g * CSN_Q1_TILE);
-                p->scale[g][o][i] = csn_scale16(row[i] + g * CSN_Q1_TILE);
-            }
-            gemm_store_codes(v, p->plane[g], o);
-        }
-    }
+    gemm_pack_tiles(q1_codes, ctx, CSN_Q1_TILE, r, r1, g0, ng, p);
 }
 
 CSN_OUTLINE void many_q1(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,

@@ -92,25 +92,13 @@ static void q1t_edge(const void *ctx, const struct few_rows *rows, struct few_at
 
 /* ---- many vectors ---- */
 
+CSN_INLINE __m256i q1t_codes(const uint8_t *tile) {
+    return _mm256_add_epi8(q1t_weights(tile), _mm256_set1_epi8(7));
+}
+
 static void pack_q1t(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
                      struct gemm_panel *p) {
-    const csn_matrix *w = ctx;
-    for (uint64_t o = 0; o < 2; o++) {
-        const uint8_t *row[8];
-        for (uint64_t i = 0; i < 8; i++) {
-            uint64_t a = r + o * 8 + i < r1 ? r + o * 8 + i : r1 - 1;
-            row[i] = w->data + (a * (w->cols / 32) + g0) * CSN_Q1T_TILE;
-        }
-        for (uint64_t g = 0; g < ng; g++) {
-            __m256i v[8];
-            CSN_UNROLL
-            for (int i = 0; i < 8; i++) {
-                v[i] = _mm256_add_epi8(q1t_weights(row[i] + g * CSN_Q1T_TILE), _mm256_set1_epi8(7));
-                p->scale[g][o][i] = csn_scale16(row[i] + g * CSN_Q1T_TILE);
-            }
-            gemm_store_codes(v, p->plane[g], o);
-        }
-    }
+    gemm_pack_tiles(q1t_codes, ctx, CSN_Q1T_TILE, r, r1, g0, ng, p);
 }
 
 CSN_OUTLINE void few_q1t(const csn_matrix *w, const csn_x8 *x, uint64_t n, float *y,

@@ -6,6 +6,7 @@
 #include "kernels/x86/few_i8_avx2.h"
 #include "kernels/x86/gemm_i8_avx2.h"
 #include "kernels/x86/ladder_avx2.h"
+#include "kernels/x86/q2tp_avx2.h"
 
 enum {
     GROUP_BYTES = 8,
@@ -89,21 +90,6 @@ static uint64_t q2tp_unpack(const void *ctx, const uint64_t r[FEW_ROWS], uint64_
 
 /* ---- many vectors ---- */
 
-/* Codes 8 + (2 c - 3) of one group in the order of the columns. */
-CSN_INLINE __m256i codes_of(const uint8_t *plane) {
-    const __m256i order = _mm256_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4,
-                                           4, 5, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7);
-    __m256i b = _mm256_broadcastq_epi64(_mm_loadl_epi64((const void *)plane));
-    b = _mm256_shuffle_epi8(b, order);
-    /* code c of byte k of four is c << 2 k: the upper halves come down, then c or 4 c is looked up
-     */
-    __m256i low = _mm256_and_si256(b, _mm256_set1_epi32(0x00000C03));
-    __m256i high = _mm256_and_si256(b, _mm256_set1_epi32((int)0xC0300000));
-    const __m256i codes = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(5, 7, 9, 11, 7, 0, 0, 0, 9, 0, 0, 0, 11, 0, 0, 0));
-    return _mm256_shuffle_epi8(codes, _mm256_or_si256(low, _mm256_srli_epi32(high, 4)));
-}
-
 static void pack_q2tp(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
                       struct gemm_panel *p) {
     const struct q2tp *m = ctx;
@@ -114,7 +100,7 @@ static void pack_q2tp(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uin
             __m256i v[8];
             CSN_UNROLL
             for (uint64_t k = 0; k < 8; k++) {
-                v[k] = codes_of(m->plane + (panel.row[i + k] * m->gpr + g0 + g) * GROUP_BYTES);
+                v[k] = q2tp_codes(m->plane + (panel.row[i + k] * m->gpr + g0 + g) * GROUP_BYTES);
                 p->scale[g][i / 8][k] = ladder_scale(&m->ladders, &panel, i + k, g0 + g);
             }
             gemm_store_codes(v, p->plane[g], i / 8);

@@ -41,17 +41,9 @@ CSN_INLINE void q8_step(const struct few_rows *rows, struct few_at at, const csn
                         int nc, uint64_t j, __m256 *f) {
     CSN_UNROLL
     for (int c = 0; c < nc; c++) {
-        const int8_t *q = x->q + (t + (uint64_t)c) * x->q_stride + 64 * j;
-        __m256i x0 = csn_load256(q);
-        __m256i x1 = csn_load256(q + 32);
-        __m256i v[8];
-        CSN_UNROLL
-        for (int k = 0; k < FEW_ROWS; k++) {
-            v[k] = csn_dot_i8(csn_load256(rows->w[k] + at.w), x0);
-            v[k + 4] = csn_dot_i8(csn_load256(rows->w[k] + at.w + 32), x1);
-        }
+        __m256i sums = few_sums_int8(rows, at, x->q + (t + (uint64_t)c) * x->q_stride + 64 * j);
         __m256 xs = _mm256_loadu_ps(few_pair(x, t + (uint64_t)c, j)->scale);
-        f[c] = _mm256_mul_ps(xs, _mm256_cvtepi32_ps(csn_sums8(v)));
+        f[c] = _mm256_mul_ps(xs, _mm256_cvtepi32_ps(sums));
     }
 }
 
@@ -68,8 +60,6 @@ CSN_INLINE void q8_edge(const void *ctx, const struct few_rows *rows, struct few
 static void pack_q8(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
                     struct gemm_panel *p) {
     const struct q8 *m = ctx;
-    const __m256i low = _mm256_set1_epi8(15);
-    const __m256i flip = _mm256_set1_epi8(-128);
     const int8_t *row[8];
     for (uint64_t i = 0; i < 8; i++) {
         row[i] = m->codes + (r + i < r1 ? r + i : r1 - 1) * m->cols + g0 * 32;
@@ -79,15 +69,9 @@ static void pack_q8(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint6
         uint64_t valid = g0 + g + 1 == m->n_groups ? m->last : 32;
         CSN_UNROLL
         for (int i = 0; i < 8; i++) {
-            v[i] = _mm256_xor_si256(load_group(row[i] + g * 32, valid), flip);
+            v[i] = load_group(row[i] + g * 32, valid);
         }
-        csn_transpose8(v);
-        CSN_UNROLL
-        for (int j = 0; j < 8; j++) {
-            __m256i high = _mm256_and_si256(_mm256_srli_epi16(v[j], 4), low);
-            _mm256_store_si256((void *)p->plane[g][j][0], high);
-            _mm256_store_si256((void *)p->plane[g][j][1], _mm256_and_si256(v[j], low));
-        }
+        gemm_store_int8(v, p->plane[g]);
     }
 }
 

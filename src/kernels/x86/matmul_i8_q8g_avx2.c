@@ -17,15 +17,7 @@ CSN_INLINE void q8g_step(const struct few_rows *rows, struct few_at at, const cs
     CSN_UNROLL
     for (int c = 0; c < nc; c++) {
         const int8_t *q = x->q + (t + (uint64_t)c) * x->q_stride + 64 * j;
-        __m256i x0 = csn_load256(q);
-        __m256i x1 = csn_load256(q + 32);
-        __m256i v[8];
-        CSN_UNROLL
-        for (int k = 0; k < FEW_ROWS; k++) {
-            v[k] = csn_dot_i8(csn_load256(rows->w[k] + at.w), x0);
-            v[k + 4] = csn_dot_i8(csn_load256(rows->w[k] + at.w + 32), x1);
-        }
-        f[c] = few_scale(ws, few_pair(x, t + (uint64_t)c, j), csn_sums8(v));
+        f[c] = few_scale(ws, few_pair(x, t + (uint64_t)c, j), few_sums_int8(rows, at, q));
     }
 }
 
@@ -34,8 +26,6 @@ CSN_INLINE void q8g_step(const struct few_rows *rows, struct few_at at, const cs
 static void pack_q8g(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint64_t ng,
                      struct gemm_panel *p) {
     const struct q8g *m = ctx;
-    const __m256i low = _mm256_set1_epi8(15);
-    const __m256i flip = _mm256_set1_epi8(-128);
     uint64_t row[8];
     for (uint64_t i = 0; i < 8; i++) {
         row[i] = (r + i < r1 ? r + i : r1 - 1) * m->n_scales;
@@ -45,16 +35,10 @@ static void pack_q8g(const void *ctx, uint64_t r, uint64_t r1, uint64_t g0, uint
         CSN_UNROLL
         for (int i = 0; i < 8; i++) {
             const uint8_t *codes = m->codes + row[i] * CSN_GROUP128 + (g0 + g) * 32;
-            v[i] = _mm256_xor_si256(csn_load256(codes), flip);
+            v[i] = csn_load256(codes);
             p->scale[g][0][i] = csn_scale16(m->scales + 2 * (row[i] + (g0 + g) / 4));
         }
-        csn_transpose8(v);
-        CSN_UNROLL
-        for (int j = 0; j < 8; j++) {
-            __m256i high = _mm256_and_si256(_mm256_srli_epi16(v[j], 4), low);
-            _mm256_store_si256((void *)p->plane[g][j][0], high);
-            _mm256_store_si256((void *)p->plane[g][j][1], _mm256_and_si256(v[j], low));
-        }
+        gemm_store_int8(v, p->plane[g]);
     }
 }
 
