@@ -150,7 +150,11 @@ static caisson_status pass_layers(csn_session *s, stream *st, pass_fn pass, uint
             for (uint32_t k = 0; k < head.head_dim; k++) {
                 CSN_TRY(pass(st, &row[k]));
             }
-            csn_vec_get()->kv_store(&head, pos, row, NULL); /* what was read out goes back */
+            if (csn_vec_get()->kv_store(&head, pos, row, NULL) != 0) { /* what was read goes back */
+                return CSN_FAIL(st->err, CAISSON_E_UNSUPPORTED, .section = "session",
+                                .what = "a number that keys in f16 cannot hold "
+                                        "(--cache-type-k f32)");
+            }
         }
     }
     return CAISSON_OK;

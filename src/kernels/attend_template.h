@@ -19,7 +19,8 @@ INLINE float half_to_f32(uint16_t h) {
     return f;
 }
 
-/* f32 -> f16, half to even, saturating at 65504; NaN becomes 65504 with its sign. */
+/* f32 -> f16, half to even, saturating at 65504; NaN becomes 65504 with its sign. What does not
+ * fit is told by kv_store. */
 INLINE uint16_t f32_to_half(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof(bits));
@@ -204,13 +205,33 @@ static void store_v(const csn_kv_head *kv, uint32_t pos, const float *v) {
     }
 }
 
-static void vec_kv_store(const csn_kv_head *kv, uint32_t pos, const float *k, const float *v) {
+/* Bits of the largest magnitude if the type cannot hold it, else 0. Magnitudes are ordered as the
+ * integers of their bits are, infinity behind all numbers, NaN behind that. */
+static uint32_t find_lost(csn_kv_type type, const float *x, uint32_t n) {
+    static const float first_lost[] = {
+        [CSN_KV_F16] = 65520.0f, [CSN_KV_F32] = INFINITY, [CSN_KV_Q8_0] = 127 * 65520.0f};
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof(bits));
+        bits &= 0x7fffffffu;
+        most = bits > most ? bits : most;
+    }
+    float largest;
+    memcpy(&largest, &most, sizeof(largest));
+    return largest < first_lost[type] ? 0 : most;
+}
+
+static uint32_t vec_kv_store(const csn_kv_head *kv, uint32_t pos, const float *k, const float *v) {
     if (kv->v_dim != 0) {
         store_v(kv, pos, k);
-        return;
+        return find_lost(kv->type_v, k, kv->head_dim);
     }
     store_k(kv, pos, k);
     store_v(kv, pos, v);
+    uint32_t lost_k = find_lost(kv->type_k, k, kv->head_dim);
+    uint32_t lost_v = find_lost(kv->type_v, v, kv->head_dim);
+    return lost_k > lost_v ? lost_k : lost_v;
 }
 
 /* Number i of an array of halves or floats, and the seven behind it. */

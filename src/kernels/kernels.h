@@ -28,6 +28,8 @@
  *   offset = -8 * (sum of q[i] with i % 4 < 2), -8 * (the rest): what codes that are stored as
  *            code + 8 leave over, for the two sums of 16-bit products,
  *   minus  = their sum.
+ * A group with an infinity or a NaN has that as its scale and codes of 0, so that its products are
+ * NaN: what went wrong is not lost on the way to the logits.
  * Groups are padded with zeros (codes, scales, offsets, sums and pairs) to g_stride.
  *
  * One large element gives its whole group a coarse scale, and such elements are most of what int8
@@ -62,11 +64,11 @@ bool csn_x8_nbytes(uint64_t n, uint64_t cols, uint64_t *ret);
 /* Lays the arrays out in a buffer of at least csn_x8_nbytes(n, cols), aligned to 64. */
 csn_x8 csn_x8_make(void *buf, uint64_t n, uint64_t cols);
 
-/* Sets the CSN_X8_EXACT elements of largest magnitude of vector t (x [cols], finite; the first of
+/* Sets the CSN_X8_EXACT elements of largest magnitude of vector t (x [cols]; the first of
  * equals) to 0 and notes them in x8, largest first. */
 typedef void (*csn_take_exact_fn)(float *x, const csn_x8 *x8, uint64_t t);
 
-/* Quantises vectors [t0, t1) of x (vector t at x + t * x_stride, finite) into x8. */
+/* Quantises vectors [t0, t1) of x (vector t at x + t * x_stride) into x8. */
 typedef void (*csn_quantise_x8_fn)(const float *x, uint64_t x_stride, const csn_x8 *x8, uint64_t t0,
                                    uint64_t t1);
 

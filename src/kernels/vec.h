@@ -136,8 +136,10 @@ typedef struct csn_vec {
     void (*exp)(float *x, uint64_t n);  /* x below -87 gives 0, above 88 exp(88); 2 ulp else */
     void (*tanh)(float *x, uint64_t n); /* 3 ulp */
     /* Writes the key and the value [head_dim] of position pos, or the one row k of latent
-     * attention. f16 saturates at 65504. */
-    void (*kv_store)(const csn_kv_head *kv, uint32_t pos, const float *k, const float *v);
+     * attention. Returns 0, or of what the type cannot hold the largest magnitude, as its bits:
+     * from 65520 on in f16, in q8_0 from 127 times that, infinity and NaN. The row is then wrong.
+     */
+    uint32_t (*kv_store)(const csn_kv_head *kv, uint32_t pos, const float *k, const float *v);
     void (*attend)(const csn_attend *a);
     void (*short_conv)(const csn_short_conv *c, uint64_t c0, uint64_t c1); /* of those channels */
     /* Turns z into a decay in [0, 1]: exp(-rate * softplus(z + bias)), or with a lower bound below

@@ -363,6 +363,7 @@ static caisson_status layer(csn_forward *f, csn_kv *kv, uint32_t i, uint32_t pos
     read_stream(f, l->attn_res, csn_plan_n_res(p, i_layer), l->input_norm, 0, n);
     begin_block(f, i_layer, n);
     const float *result = attention(f, kv, l, active, &at);
+    CSN_TRY(csn_kv_check(kv, i_layer, err));
     const csn_packed_ffn *packed = packed_of(f, active);
     if (packed != NULL) {
         csn_ops_expect(&f->ops, &packed->gate, &packed->up, NULL);

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/kv.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "base/number.h"
 #include "base/size.h"
+#include "quant/half.h"
 
 struct head_bytes {
     uint64_t k, v; /* of one kv head, multiples of 64 */
@@ -103,6 +108,31 @@ void csn_kv_free(csn_kv *kv) {
     csn_free(kv->visit_offset);
     csn_free(kv->bytes);
     *kv = (csn_kv){0};
+}
+
+void csn_kv_note(csn_kv *kv, uint32_t lost) {
+    uint32_t seen = 0;
+    while (lost > seen && !atomic_compare_exchange_weak(&kv->lost, &seen, lost)) {
+    }
+}
+
+caisson_status csn_kv_check(csn_kv *kv, uint32_t i_layer, caisson_error *err) {
+    static const char *const names[] = {
+        [CSN_KV_F16] = "f16", [CSN_KV_F32] = "f32", [CSN_KV_Q8_0] = "q8_0"};
+    uint32_t lost = atomic_exchange(&kv->lost, 0);
+    if (lost == 0) {
+        return CAISSON_OK;
+    }
+    char layer[32];
+    char want[32];
+    char got[CSN_NUMBER_TEXT];
+    (void)snprintf(layer, sizeof(layer), "layer %u", (unsigned)i_layer);
+    (void)snprintf(want, sizeof(want), "keys %s, values %s", names[kv->type_k], names[kv->type_v]);
+    (void)csn_number_text((double)csn_f32_from_bits(lost), true, got);
+    return CSN_FAIL(err, CAISSON_E_ARG, .section = "kv cache", .tensor = csn_str_from(layer),
+                    .what = "a key or value that the type of the cache cannot hold (--cache-type-k "
+                            "f32, --cache-type-v f32 hold every number)",
+                    CSN_TEXTS(csn_str_from(want), csn_str_from(got)));
 }
 
 csn_kv_head csn_kv_get(const csn_kv *kv, const csn_layer *l, uint32_t i_visit, uint32_t i_head) {

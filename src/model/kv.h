@@ -12,6 +12,7 @@ typedef struct csn_kv {
     uint64_t *visit_offset; /* [csn_plan_n_visits] */
     uint8_t *bytes;
     uint64_t nbytes;
+    _Atomic uint32_t lost; /* bits of the largest magnitude that did not fit its type; 0 = none */
 } csn_kv;
 
 /* Zeroed. A cache that cannot be allocated is CAISSON_E_NOMEM with its size. */
@@ -32,6 +33,11 @@ static inline uint64_t csn_kda_head_floats(const csn_kda *kda) {
     return blocks * CSN_DELTA_COLS * kda->dim;
 }
 csn_kda_state csn_kv_get_kda(const csn_kv *kv, const csn_layer *l, uint32_t i_visit);
+
+/* Notes what kv_store returns; from any thread. */
+void csn_kv_note(csn_kv *kv, uint32_t lost);
+/* Fails if anything was noted since the last call. */
+caisson_status csn_kv_check(csn_kv *kv, uint32_t i_layer, caisson_error *err);
 
 csn_kv_head csn_kv_get(const csn_kv *kv, const csn_layer *l, uint32_t i_visit, uint32_t i_head);
 

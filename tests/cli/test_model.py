@@ -45,6 +45,23 @@ class Eval(tool.Case):
             for i, w in enumerate(want):
                 self.assertLess(abs(got[i] - w), 1e-4 * max(1, abs(w)))
 
+    def test_a_key_that_the_cache_cannot_hold(self):
+        """Keys of 10^7 times their size: f32 holds them, f16 ends at 65504. They are told, not cut off there."""
+        keys = "model.layers.0.self_attn.k_proj.weight"
+        t = [t for t in self.ok("tensor", TINY, "--json").json if t["name"] == keys][0]
+        b = bytearray(tool.read(TINY))
+        v = array.array("f", b[t["offset"]:t["offset"] + t["bytes"]])
+        b[t["offset"]:t["offset"] + t["bytes"]] = array.array("f", [x * 1e7 for x in v]).tobytes()
+        path = self.path("loud.cmf")
+        with open(path, "wb") as f:
+            f.write(b)
+        self.ok("eval", path, "--tokens", IDS, "--decode", 2, *F32)
+        for mode in ("f32", "int8"):
+            for kind in ("f16", "q8_0"):
+                r = tool.run("eval", path, "--tokens", IDS, "--compute", mode, "--cache-type-k", kind)
+                self.assertEqual(r.rc, FAILED)
+                self.assertRegex(r.err, "kv cache, layer 0: .*--cache-type-k f32.*keys %s" % kind)
+
     def test_one_position_without_all(self):
         r = self.ok("eval", TINY, "--tokens", IDS, "--decode", 3, "--top", 1, "--json", *F32).json
         self.assertEqual(len(r["positions"]), 1)

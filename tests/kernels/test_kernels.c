@@ -635,6 +635,39 @@ static void quantise_x8_equals_ref(void **state) {
     }
 }
 
+/* An infinity or a NaN among the activations: no product of it is a number, whatever quantised and
+ * whatever multiplied. Else a model that has broken down would go on as if nothing had been. */
+static void what_is_no_number_stays_so(void **state) {
+    (void)state;
+    static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < N_KERNELS; i++) {
+        const struct kernel *k = &kernels[i];
+        if (k->matmul_i8 == NULL || (k->flags & csn_cpu_flags()) != k->flags) {
+            continue;
+        }
+        for (uint64_t n = 1; n <= 9; n += 4) {
+            for (uint64_t at = 0; at < 352; at += 1 + below(16)) {
+                struct sizes s = {.rows = 11, .cols = 352, .n = n, .w = TAME};
+                struct fixture f;
+                setup(&f, k, &s);
+                float *x = (float *)(void *)f.gx.p;
+                x[(n - 1) * f.x_stride + at] = bad[below(4)];
+                csn_quantise_x8_fn quantise =
+                    below(2) ? csn_kernel_quantise_x8() : csn_quantise_x8_any_ref;
+                quantise(f.x, f.x_stride, &f.x8, 0, n);
+                multiply(k, &f, 0, n, 0, s.rows);
+                for (uint64_t r = 0; r < s.rows; r++) {
+                    if (!isnan(f.y[(n - 1) * f.y_stride + r])) {
+                        explain(k, &s, "a number of what is none");
+                        fail();
+                    }
+                }
+                teardown(&f);
+            }
+        }
+    }
+}
+
 static void mask_chooses_the_row(void **state) {
     (void)state;
     const csn_dtype *d = csn_dtype_by_name((csn_str){"q8_row", 6});
@@ -735,6 +768,7 @@ int main(void) {
         cmocka_unit_test(long_rows_equal_ref),
         cmocka_unit_test(few_vectors_equal_ref),
         cmocka_unit_test(quantise_x8_equals_ref),
+        cmocka_unit_test(what_is_no_number_stays_so),
         cmocka_unit_test(changed_places_stay_inside),
         cmocka_unit_test(mask_chooses_the_row),
         cmocka_unit_test(dtypes_say_which_form_they_have),

@@ -266,7 +266,7 @@ class Numbers(support.Case):
         start = file.payload_offset(entry)
         blob[start + 40 : start + 44] = b"\x00\x00\x80\x7f"
         path = self.write("m.cmf", mutate.Mutator(support.TINY, SEED).rehash_payload(blob, entry))
-        tool("run", path, "a", "-n", "1")
+        self.assertIn(b"kv cache, layer 0", tool("run", path, "a", "-n", "1", fails=True))
         for way in ([], ["--no-mmap"]):
             err = tool("run", path, "a", "-n", "1", "--verify", *way, fails=True)
             self.assertIn(b"a value is not a finite number", err)

@@ -57,16 +57,16 @@ void csn_vq_table_f32_any_neon(const csn_vq_books *b, const float *x, uint64_t c
     }
 }
 
-/* The largest magnitude of n values, a multiple of 4; NaN are passed over. */
+/* The largest magnitude of n values, a multiple of 4, or a NaN. */
 static float largest(const float *t, uint64_t n) {
     float32x4_t max = vdupq_n_f32(0);
     for (uint64_t i = 0; i < n; i += 4) {
-        max = vmaxnmq_f32(max, vabsq_f32(vld1q_f32(t + i)));
+        max = vmaxq_f32(max, vabsq_f32(vld1q_f32(t + i)));
     }
-    return vmaxnmvq_f32(max);
+    return vmaxvq_f32(max);
 }
 
-/* n values, a multiple of 16. A NaN becomes -127. */
+/* n values, a multiple of 16. */
 static void quantise(const float *t, uint64_t n, float inverse, uint8_t *codes) {
     for (uint64_t i = 0; i < n; i += 16) {
         int32x4_t q[4];
@@ -98,9 +98,8 @@ void csn_vq_table_i8_any_neon(const csn_vq_books *b, const float *x, uint64_t co
         uint8_t *codes = (uint8_t *)table + v * of_vector;
         csn_vq_table_f32_any_neon(b, x + v * CSN_VQ_DIM, cols, 0, end - v, t);
         const float max = largest(t, n);
-        const bool is_zero = max < 0x1p-100f;
-        scales[v / CSN_VQ_SPAN] = is_zero ? 0.0f : max / 127.0f;
-        if (is_zero) {
+        scales[v / CSN_VQ_SPAN] = max < 0x1p-100f ? 0.0f : max / 127.0f;
+        if (!(max >= 0x1p-100f && max < INFINITY)) {
             memset(codes, 128, n);
         } else {
             quantise(t, n, 127.0f / max, codes);

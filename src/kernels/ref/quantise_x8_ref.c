@@ -19,10 +19,10 @@ static void group(const float *x, uint64_t m, int8_t *q, float *scale, int16_t *
     float absmax = 0.0f;
     for (uint64_t i = 0; i < m; i++) {
         float a = fabsf(x[i]);
-        absmax = a > absmax ? a : absmax;
+        absmax = a > absmax || isnan(a) ? a : absmax; /* nothing is larger than a NaN */
     }
     *scale = absmax / 127.0f;
-    if (*scale > 0.0f) {
+    if (*scale > 0.0f && *scale < INFINITY) {
         for (uint64_t i = 0; i < m; i++) {
             int32_t code = round_even(x[i] / *scale);
             code = code > 127 ? 127 : code < -127 ? -127 : code;

@@ -36,19 +36,19 @@ static void span_i8(const csn_vq_books *b, const float *x, uint64_t i0, uint64_t
     for (uint64_t i = i0; i < i1; i++) {
         stage_f32(b, i % b->stages, x + i / b->stages * CSN_VQ_DIM, t);
         for (uint64_t c = 0; c < slots; c++) {
-            max = fabsf(t[c]) > max ? fabsf(t[c]) : max;
+            max = fabsf(t[c]) > max || isnan(t[c]) ? fabsf(t[c]) : max;
         }
     }
-    const bool is_zero = max < 0x1p-100f;
+    const bool is_coded = max >= 0x1p-100f && max < INFINITY;
     const float inverse = 127.0f / max;
-    *scale = is_zero ? 0.0f : max / 127.0f;
+    *scale = max < 0x1p-100f ? 0.0f : max / 127.0f;
     for (uint64_t i = i0; i < i1; i++) {
         stage_f32(b, i % b->stages, x + i / b->stages * CSN_VQ_DIM, t);
         for (uint64_t c = 0; c < slots; c++) {
             float q = t[c] * inverse;
-            q = q > -127.0f ? q : -127.0f; /* and so NaN, the product of infinite sums */
+            q = q > -127.0f ? q : -127.0f;
             q = q < 127.0f ? q : 127.0f;
-            codes[i * slots + c] = (uint8_t)(is_zero ? 128 : 128 + (int)rintf(q));
+            codes[i * slots + c] = (uint8_t)(is_coded ? 128 + (int)rintf(q) : 128);
         }
     }
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Activations of int8 mode (ref/quantise_x8_ref.c says what is computed), AVX2. */
+#include <math.h>
+
 #include "kernels/x86/i8_avx2.h"
 
 /* Four vectors of 8 values; missing ones are zero. */
@@ -16,16 +18,18 @@ CSN_INLINE void load_values(const float *x, uint64_t m, __m256 v[4]) {
     }
 }
 
+/* As integers, whose order is that of magnitudes, NaN behind all. */
 CSN_INLINE float absmax32(const __m256 v[4]) {
-    const __m256 sign = _mm256_set1_ps(-0.0f);
-    __m256 m = _mm256_setzero_ps();
+    const __m256i no_sign = _mm256_set1_epi32(0x7fffffff);
+    __m256i m = _mm256_setzero_si256();
     CSN_UNROLL
     for (int k = 0; k < 4; k++) {
-        m = _mm256_max_ps(_mm256_andnot_ps(sign, v[k]), m);
+        m = _mm256_max_epi32(_mm256_and_si256(_mm256_castps_si256(v[k]), no_sign), m);
     }
-    __m128 a = _mm_max_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
-    a = _mm_max_ps(a, _mm_movehl_ps(a, a));
-    return _mm_cvtss_f32(_mm_max_ss(a, _mm_movehdup_ps(a)));
+    __m128i a = _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
+    a = _mm_max_epi32(a, _mm_shuffle_epi32(a, 0x4E));
+    a = _mm_max_epi32(a, _mm_shuffle_epi32(a, 0xB1));
+    return _mm_cvtss_f32(_mm_castsi128_ps(a));
 }
 
 /* Codes in the order of the columns. */
@@ -86,7 +90,7 @@ void csn_quantise_x8_any_avx2(const float *x, uint64_t x_stride, const csn_x8 *x
                 load_values(x + t * x_stride + g * 32,
                             x8->cols - g * 32 < 32 ? x8->cols - g * 32 : 32, v);
                 s = absmax32(v) / 127.0f;
-                if (s > 0.0f) {
+                if (s > 0.0f && s < INFINITY) {
                     codes = codes32(v, s);
                 }
             }

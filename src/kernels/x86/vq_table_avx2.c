@@ -67,7 +67,7 @@ void csn_vq_table_f32_any_avx2(const csn_vq_books *b, const float *x, uint64_t c
     }
 }
 
-/* n values, a multiple of 32. A NaN becomes -127. */
+/* n values, a multiple of 32. */
 static void quantise(const float *t, uint64_t n, float inverse, uint8_t *codes) {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     const __m256 factor = _mm256_set1_ps(inverse);
@@ -84,20 +84,23 @@ static void quantise(const float *t, uint64_t n, float inverse, uint8_t *codes) 
     }
 }
 
+/* As integers, whose order is that of magnitudes, NaN behind all. */
 static float largest(const float *t, uint64_t n) {
-    const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(INT32_MAX));
-    __m256 m[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-    for (uint64_t i = 0; i < n; i += 16) { /* the second operand where the first is a NaN */
-        m[0] = _mm256_max_ps(_mm256_and_ps(_mm256_load_ps(t + i), magnitude), m[0]);
-        m[1] = _mm256_max_ps(_mm256_and_ps(_mm256_load_ps(t + i + 8), magnitude), m[1]);
+    const __m256i magnitude = _mm256_set1_epi32(INT32_MAX);
+    __m256i m[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    for (uint64_t i = 0; i < n; i += 16) {
+        m[0] = _mm256_max_epi32(_mm256_and_si256(csn_load256(t + i), magnitude), m[0]);
+        m[1] = _mm256_max_epi32(_mm256_and_si256(csn_load256(t + i + 8), magnitude), m[1]);
     }
-    _Alignas(32) float lane[8];
-    _mm256_store_ps(lane, _mm256_max_ps(m[0], m[1]));
-    float max = lane[0];
+    _Alignas(32) int32_t lane[8];
+    _mm256_store_si256((void *)lane, _mm256_max_epi32(m[0], m[1]));
+    int32_t max = lane[0];
     for (int i = 1; i < 8; i++) {
         max = lane[i] > max ? lane[i] : max;
     }
-    return max;
+    float ret;
+    memcpy(&ret, &max, sizeof(ret));
+    return ret;
 }
 
 void csn_vq_table_i8_any_avx2(const csn_vq_books *b, const float *x, uint64_t cols, uint64_t v0,
@@ -116,13 +119,12 @@ void csn_vq_table_i8_any_avx2(const csn_vq_books *b, const float *x, uint64_t co
         for (uint64_t k = 0; k < nv; k++) {
             vector_f32(b, x + (v + k) * CSN_VQ_DIM, t + k * of_vector);
             float m = largest(t + k * of_vector, of_vector);
-            max = m > max ? m : max;
+            max = m > max || isnan(m) ? m : max;
         }
-        if (max < 0x1p-100f) {
-            scales[v / CSN_VQ_SPAN] = 0.0f;
+        scales[v / CSN_VQ_SPAN] = max < 0x1p-100f ? 0.0f : max / 127.0f;
+        if (!(max >= 0x1p-100f && max < INFINITY)) {
             memset(codes, 128, nv * of_vector);
         } else {
-            scales[v / CSN_VQ_SPAN] = max / 127.0f;
             quantise(t, nv * of_vector, 127.0f / max, codes);
         }
     }

@@ -48,7 +48,7 @@ static void prepare_group(const struct heads *a, uint32_t h, uint64_t t) {
         a->vec->rms_norm(v, NULL, a->plan->norm_eps, v, hd);
     }
     csn_kv_head head = csn_kv_get(a->kv, l, a->i_visit, h);
-    a->vec->kv_store(&head, a->pos0 + (uint32_t)t, k, v);
+    csn_kv_note(a->kv, a->vec->kv_store(&head, a->pos0 + (uint32_t)t, k, v));
 }
 
 static void heads_span(void *ctx, uint64_t t0, uint64_t t1) {

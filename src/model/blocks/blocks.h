@@ -62,7 +62,7 @@ caisson_status csn_kda_plan(struct csn_maker *m, uint32_t i_layer, csn_layer *l,
 /* Attention of the normalised x [n][hidden]; the result, [n][l->o.m.cols], lies in `mem`. `active`
  * NULL = all heads run; those that are not active give zero. The
  * linear one carries its state in kv on, from zero where pos0 is 0, for all n tokens. */
-const float *csn_block_mla(csn_ops *ops, const csn_plan *plan, const csn_layer *l, const csn_kv *kv,
+const float *csn_block_mla(csn_ops *ops, const csn_plan *plan, const csn_layer *l, csn_kv *kv,
                            const csn_active_visit *active, const csn_place *at,
                            const csn_attn_memory *mem, const float *x);
 const float *csn_block_kda(csn_ops *ops, const csn_plan *plan, const csn_layer *l, const csn_kv *kv,

@@ -19,6 +19,7 @@ struct latent {
     const csn_plan *plan;
     const csn_layer *l;
     const csn_mla *mla;
+    csn_kv *cache;
     csn_kv_head kv;
     const csn_active_visit *active;
     const csn_runs *live; /* its heads; NULL = all */
@@ -60,7 +61,7 @@ static void prepare_span(void *ctx, uint64_t t0, uint64_t t1) {
         float *row = a->mem.k + t * row_dim(mla);
         a->ops->vec->rms_norm(row, mla->kv_a_norm, mla->norm_eps, row, mla->n_latent);
         rotate(a, row + mla->n_latent, t);
-        a->ops->vec->kv_store(&a->kv, a->pos0 + (uint32_t)t, row, NULL);
+        csn_kv_note(a->cache, a->ops->vec->kv_store(&a->kv, a->pos0 + (uint32_t)t, row, NULL));
         float *q = a->mem.q + t * a->l->n_heads * head;
         for (uint32_t i = 0; i < a->n_live; i++) {
             rotate(a, q + head_at(a, i) * head + mla->n_nope, t);
@@ -239,13 +240,14 @@ static void project(struct latent *a, const float *x) {
     csn_ops_linear_normed(a->ops, &q, 1, mem->low, rank, a->n, NULL, NULL);
 }
 
-const float *csn_block_mla(csn_ops *ops, const csn_plan *plan, const csn_layer *l, const csn_kv *kv,
+const float *csn_block_mla(csn_ops *ops, const csn_plan *plan, const csn_layer *l, csn_kv *kv,
                            const csn_active_visit *active, const csn_place *at,
                            const csn_attn_memory *mem, const float *x) {
     struct latent a = {.ops = ops,
                        .plan = plan,
                        .l = l,
                        .mla = l->mla,
+                       .cache = kv,
                        .kv = csn_kv_get(kv, l, at->i_visit, 0),
                        .active = active,
                        .live = active != NULL ? active->latent : NULL,

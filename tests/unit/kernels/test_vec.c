@@ -505,9 +505,41 @@ static void f16_cache_rounds_and_saturates(void **state) {
     assert_memory_equal(v, want, sizeof(want));
 }
 
+static void what_the_cache_cannot_hold_is_told(void **state) {
+    (void)state;
+    static const struct {
+        csn_kv_type type;
+        float x;
+        bool fits;
+    } cases[] = {
+        {CSN_KV_F16, 65519.996f, true}, {CSN_KV_F16, 65520.0f, false},
+        {CSN_KV_F16, -1e7f, false},     {CSN_KV_F16, NAN, false},
+        {CSN_KV_Q8_0, 8.3e6f, true},    {CSN_KV_Q8_0, -8.4e6f, false},
+        {CSN_KV_Q8_0, NAN, false},      {CSN_KV_F32, 3e38f, true},
+        {CSN_KV_F32, -INFINITY, false}, {CSN_KV_F32, NAN, false},
+    };
+    const csn_vec *const tables[] = {&csn_vec_ref, csn_vec_get()};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (int in_v = 0; in_v < 2; in_v++) {
+            uint8_t k[16 * 40 * 4] = {0};
+            uint8_t v[64 * 40 * 4] = {0};
+            float x[2][40] = {{1.0f}, {1.0f}};
+            csn_kv_head h = {
+                .type_k = cases[i].type, .type_v = cases[i].type, .k = k, .v = v, .head_dim = 40};
+            x[in_v][39] = cases[i].x;
+            float magnitude = fabsf(cases[i].x);
+            uint32_t bits;
+            memcpy(&bits, &magnitude, sizeof(bits));
+            uint32_t lost = tables[i % 2]->kv_store(&h, 3, x[0], x[1]);
+            assert_int_equal(lost, cases[i].fits ? 0 : bits);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_is_accurate),
+        cmocka_unit_test(what_the_cache_cannot_hold_is_told),
         cmocka_unit_test(tanh_is_accurate),
         cmocka_unit_test(activations_match_their_formulas),
         cmocka_unit_test(gates_match_their_formulas),

@@ -203,6 +203,34 @@ static void a_span_of_zeros_has_no_scale(void **state) {
     vq_golden_close(&g);
 }
 
+/* Of a vector with an infinity or a NaN no product is a number. */
+static void what_is_no_number_stays_so(void **state) {
+    (void)state;
+    static const char *const names[] = {"vq3r", "vq4p"};
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < 2; i++) {
+        vq_golden g;
+        vq_golden_open(names[i], &g);
+        g.m.books = &g.books;
+        float *x = dirty(g.m.cols * sizeof(float));
+        float *y = dirty(g.m.rows * sizeof(float));
+        const csn_vq_kernel fast = csn_kernel_vq(&g.books, true);
+        for (uint32_t at = 0; at < g.m.cols; at++) {
+            for (uint32_t c = 0; c < g.m.cols; c++) {
+                x[c] = uniform();
+            }
+            x[at] = bad[at % 3];
+            multiply(at % 2 == 0 ? &fast : &ref_i8, &g.m, x, 1, false, 0, g.m.rows, y);
+            for (uint32_t r = 0; r < g.m.rows; r++) {
+                assert_true(isnan(y[r]));
+            }
+        }
+        free(x);
+        free(y);
+        vq_golden_close(&g);
+    }
+}
+
 #define NUMPY(name)                                                                                \
     { name " equals numpy", equals_numpy, NULL, NULL, (void *)(uintptr_t)name }
 
@@ -215,6 +243,7 @@ int main(void) {
         {"f32 tables: kernels equal ref", kernels_equal_ref, NULL, NULL, NULL},
         {"int8 tables: kernels equal ref", kernels_equal_ref, NULL, NULL, &seed},
         cmocka_unit_test(a_span_of_zeros_has_no_scale),
+        cmocka_unit_test(what_is_no_number_stays_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
