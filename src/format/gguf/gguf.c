@@ -130,19 +130,29 @@ static bool part_path(const char *path, uint64_t no, uint64_t count, csn_buf *re
                CAISSON_OK;
 }
 
-/* Opens and parses part `no`; checks that it belongs to the split. */
+/* Opens and parses part `no` of `count` with n_tensors in all; checks that it belongs to the split.
+ */
 static caisson_status open_part(csn_fs *fs, const char *path, uint64_t no, uint64_t count,
-                                csn_gguf *g, csn_gguf_head *head, csn_buf *window, csn_arena *arena,
-                                caisson_error *err) {
+                                uint64_t n_tensors, csn_gguf *g, csn_gguf_head *head,
+                                csn_buf *window, csn_arena *arena, caisson_error *err) {
     csn_file **f = &g->files[no];
     caisson_status status = csn_fs_open(fs, path, CSN_OPEN_READ, f, err);
     if (status == CAISSON_OK) {
         status = read_header(*f, arena, window, head, err);
     }
-    if (status == CAISSON_OK && (head->split_no != no || head->split_count != count)) {
-        status = CSN_FAIL(
-            err, CAISSON_E_PARSE, .section = "metadata", .tensor = CSN_STR("split.no"),
-            .what = "this file is not the part that its name says", CSN_VALUES(no, head->split_no));
+    const struct {
+        csn_str key;
+        uint64_t want, got;
+    } of_split[] = {{CSN_STR("split.no"), no, head->split_no},
+                    {CSN_STR("split.count"), count, head->split_count},
+                    {CSN_STR("split.tensors.count"), n_tensors, head->split_tensors}};
+    for (size_t i = 0; i < 3 && status == CAISSON_OK; i++) {
+        if (of_split[i].got != of_split[i].want) {
+            status =
+                CSN_FAIL(err, CAISSON_E_PARSE, .section = "metadata", .tensor = of_split[i].key,
+                         .what = "this file is not the part that its name says",
+                         CSN_VALUES(of_split[i].want, of_split[i].got));
+        }
     }
     if (status != CAISSON_OK) {
         csn_error_file(err, path);
@@ -183,7 +193,8 @@ static caisson_status open_rest(csn_fs *fs, const char *path, csn_gguf *g,
                               .what = "the name of a split file must end in -00001-of-0000N.gguf");
             break;
         }
-        status = open_part(fs, name.ptr, no, first->split_count, g, &head, &window, &arena, err);
+        status = open_part(fs, name.ptr, no, first->split_count, first->split_tensors, g, &head,
+                           &window, &arena, err);
         if (status == CAISSON_OK) {
             status = join_part(g, &head, (uint32_t)no, false, (uint32_t)first->split_tensors, err);
         }
@@ -236,7 +247,8 @@ static caisson_status open_first(csn_fs *fs, const char *path, csn_gguf *g, csn_
         g->files[0] = NULL;
         csn_arena_done(&g->arena);
         csn_buf_free(&g->head);
-        status = open_part(fs, name.ptr, 0, count, g, head, &g->head, &g->arena, err);
+        status = open_part(fs, name.ptr, 0, count, head->split_tensors, g, head, &g->head,
+                           &g->arena, err);
     }
     csn_buf_free(&own);
     csn_buf_free(&name);

@@ -379,7 +379,7 @@ static void opens_a_split_by_any_part(void **state) {
 
 static void names_a_missing_or_foreign_part(void **state) {
     (void)state;
-    for (int fault = 0; fault < 5; fault++) {
+    for (int fault = 0; fault < 6; fault++) {
         fixture f;
         begin(&f);
         put_part(&f, "m-00001-of-00002.gguf", 0, 2, 2, "a");
@@ -389,14 +389,18 @@ static void names_a_missing_or_foreign_part(void **state) {
         case 0: expected = CAISSON_E_IO; break;            /* missing */
         case 1: put_part(&f, second, 0, 2, 2, "b"); break; /* says that it is the first */
         case 2: put_part(&f, second, 1, 3, 2, "b"); break; /* of another count */
-        case 3: put_part(&f, second, 1, 2, 2, "a"); break; /* the tensor of part 1 again */
+        case 3: put_part(&f, second, 1, 2, 5, "b"); break; /* of another number of tensors */
+        case 4: put_part(&f, second, 1, 2, 2, "a"); break; /* the tensor of part 1 again */
         default:                                           /* fewer tensors than promised */
             put_part(&f, "m-00001-of-00002.gguf", 0, 2, 3, "a");
             put_part(&f, second, 1, 2, 3, "b");
         }
         ASSERT_STATUS(csn_gguf_open(&f.fs.base, "m-00001-of-00002.gguf", &f.g, &f.err), expected);
-        if (fault <= 2) {
+        if (fault <= 3) {
+            static const char *const keys[] = {"", "split.no", "split.count",
+                                               "split.tensors.count"};
             assert_string_equal(f.err.file, second);
+            assert_string_equal(f.err.tensor, keys[fault]);
         }
         end(&f);
     }
