@@ -141,6 +141,7 @@ typedef struct tmacro {
     uint32_t n_params;
     tnode **defaults; /* [n_params], NULL = none */
     tbody body;
+    bool is_anonymous; /* of a call block */
     bool uses_caller, uses_kwargs, uses_varargs, has_caller_param;
 } tmacro;
 

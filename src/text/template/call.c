@@ -5,6 +5,14 @@
 
 #include "caisson/limits.h"
 
+caisson_status csn_tx_keyword(trun *r, const targv *a, size_t i, tval *ret) {
+    if (a->kw_key != NULL && a->kw_key[i].kind == V_STR) {
+        *ret = a->kw_key[i];
+        return CAISSON_OK;
+    }
+    return csn_ts_view(r, a->kw_name[i], true, ret);
+}
+
 /* Index of `name` among the comma separated `params`, or -1. */
 static int param_index(const char *params, csn_str name) {
     int i = 0;
@@ -76,7 +84,7 @@ static caisson_status rest_keywords(trun *r, const targv *a, const bool *used, t
     for (size_t i = 0; i < a->n_kw; i++) {
         if (!used[i]) {
             tval key;
-            CSN_TRY(csn_ts_view(r, a->kw_name[i], true, &key));
+            CSN_TRY(csn_tx_keyword(r, a, i, &key));
             CSN_TRY(csn_tv_dict_set(r, ret->u.d, key, a->kw[i]));
         }
     }

@@ -270,9 +270,11 @@ static caisson_status star_args(trun *r, const targs *a, targv *v) {
     }
     const tdict *d = extra.u.d;
     csn_str *names;
+    tval *keys; /* V_MISSING for those that the template wrote */
     tval *values;
     CSN_TRY(csn_tr_charge(r, d->n));
     CSN_TRY(TR_NEW(r, v->n_kw + d->n, &names));
+    CSN_TRY(TR_NEW(r, v->n_kw + d->n, &keys));
     CSN_TRY(TR_NEW(r, v->n_kw + d->n, &values));
     for (size_t i = 0; i < v->n_kw; i++) {
         names[i] = v->kw_name[i];
@@ -290,9 +292,11 @@ static caisson_status star_args(trun *r, const targs *a, targv *v) {
             }
         }
         names[v->n_kw + i] = key;
+        keys[v->n_kw + i] = d->pairs[i].key;
         values[v->n_kw + i] = d->pairs[i].value;
     }
     v->kw_name = names;
+    v->kw_key = keys;
     v->kw = values;
     v->n_kw += d->n;
     return CAISSON_OK;
@@ -336,16 +340,20 @@ caisson_status csn_tx_call_with_caller(trun *r, const tnode *n, tval caller, tva
     CSN_TRY(csn_tx_eval(r, n->a, &callee));
     CSN_TRY(arguments(r, n->args, &a));
     csn_str *names;
+    tval *keys;
     tval *values;
     CSN_TRY(TR_NEW(r, a.n_kw + 1, &names));
+    CSN_TRY(TR_NEW(r, a.n_kw + 1, &keys));
     CSN_TRY(TR_NEW(r, a.n_kw + 1, &values));
     for (size_t i = 0; i < a.n_kw; i++) {
         names[i] = a.kw_name[i];
+        keys[i] = a.kw_key != NULL ? a.kw_key[i] : (tval){0};
         values[i] = a.kw[i];
     }
     names[a.n_kw] = CSN_STR("caller");
     values[a.n_kw] = caller;
     a.kw_name = names;
+    a.kw_key = keys;
     a.kw = values;
     a.n_kw++;
     r->line = n->line;

@@ -118,7 +118,7 @@ static caisson_status f_format(trun *r, const tcall *c, tval *ret) {
         CSN_TRY(csn_tv_dict_new(r, a->n_kw, &args));
         for (size_t i = 0; i < a->n_kw; i++) {
             tval key;
-            CSN_TRY(csn_ts_view(r, a->kw_name[i], true, &key));
+            CSN_TRY(csn_tx_keyword(r, a, i, &key));
             CSN_TRY(csn_tv_dict_set(r, args.u.d, key, a->kw[i]));
         }
     } else {

@@ -78,7 +78,7 @@ static caisson_status make_dict(trun *r, const tcall *c, tval *ret) {
     }
     for (size_t i = 0; i < a->n_kw; i++) {
         tval key;
-        CSN_TRY(csn_ts_view(r, a->kw_name[i], true, &key));
+        CSN_TRY(csn_tx_keyword(r, a, i, &key));
         CSN_TRY(csn_tv_dict_set(r, d, key, a->kw[i]));
     }
     return CAISSON_OK;

@@ -290,7 +290,7 @@ caisson_status csn_f_filesizeformat(trun *r, const tcall *c, tval *ret) {
     if (f == 1) {
         snprintf(t, sizeof(t), "1 Byte");
     } else if (f < base) {
-        snprintf(t, sizeof(t), "%.0f Bytes", trunc(f));
+        snprintf(t, sizeof(t), "%.0f Bytes", trunc(f) + 0.0); /* -0 is 0 */
     } else {
         const long double step = (long double)base;
         const long double size = (long double)f;

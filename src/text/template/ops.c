@@ -3,6 +3,7 @@
  * with a longer one, the rendering fails. */
 #include "text/template/ast_internal.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "base/utf8.h"
@@ -65,7 +66,11 @@ static caisson_status int_arith(trun *r, int op, int64_t a, int64_t b, tval *ret
             return csn_tr_fail(r, op == TOK_DIV ? "division by zero"
                                                 : "integer division or modulo by zero");
         }
-        if (op == TOK_DIV) {
+        if (op == TOK_DIV) { /* exact numbers rounded once, as Python does */
+            const int64_t max = INT64_C(1) << DBL_MANT_DIG;
+            if (a > max || a < -max || b > max || b < -max) {
+                return csn_tr_fail(r, "/ of numbers beyond 2^53 is not supported");
+            }
             *ret = csn_tv_float((double)a / (double)b);
             return CAISSON_OK;
         }
@@ -240,6 +245,10 @@ static bool is_dunder(csn_str name) {
 static caisson_status macro_attr(trun *r, const tmacro *m, csn_str name, bool *ret_found,
                                  tval *ret) {
     *ret_found = true;
+    if (csn_str_is(name, "name") && m->is_anonymous) {
+        *ret = (tval){.kind = V_NONE};
+        return CAISSON_OK;
+    }
     if (csn_str_is(name, "name")) {
         return csn_ts_view(r, m->name, true, ret);
     }

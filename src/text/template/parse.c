@@ -445,6 +445,7 @@ static caisson_status parse_call_block(tparser *p, uint32_t line, tnode **ret) {
     CSN_TRY(csn_tp_node(p, N_CALL_BLOCK, line, &n));
     CSN_TRY(CSN_ARENA_NEW(p->arena, 1, &n->macro, p->err));
     n->macro->name = CSN_STR("caller");
+    n->macro->is_anonymous = true;
     if (p->cur.kind == TOK_LPAREN) {
         CSN_TRY(signature(p, n->macro));
     }

@@ -162,6 +162,9 @@ static caisson_status repr_container(trun *r, tbuf *b, tval v) {
         return put_z(r, b, ">", true);
     case V_MACRO: {
         const csn_str name = v.u.macro->macro->name;
+        if (v.u.macro->macro->is_anonymous) {
+            return put_z(r, b, "<Macro anonymous>", true);
+        }
         CSN_TRY(put_z(r, b, "<Macro '", true));
         CSN_TRY(csn_tb_put(r, b, name.ptr, name.len, true));
         return put_z(r, b, "'>", true);

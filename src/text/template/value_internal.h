@@ -120,11 +120,15 @@ typedef struct targv {
     tval *pos;
     size_t n_pos;
     csn_str *kw_name;
+    tval *kw_key; /* names that came from a mapping, with their marks; or NULL */
     tval *kw;
     size_t n_kw;
 } targv;
 
 enum { MAX_PARAMS = 6 };
+
+/* The name of keyword i as a value: one that a mapping brought keeps its marks. */
+caisson_status csn_tx_keyword(trun *r, const targv *a, size_t i, tval *ret);
 
 /* One call of a built-in function, filter, test or method. */
 typedef struct tcall {

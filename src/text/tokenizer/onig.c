@@ -22,6 +22,7 @@ typedef struct translator {
     uint32_t last;           /* the literal just read, 0 = something else */
     bool can_repeat;         /* something stands before that a quantifier can take */
     unsigned class_depth;
+    bool is_negated_class; /* the outermost that is open */
 } translator;
 
 static caisson_status refuse(translator *t, const char *what) {
@@ -143,7 +144,7 @@ static bool has_two_cases(const char *name, bool is_script) {
 static caisson_status put_named_property(translator *t, csn_buf *out, const char *name,
                                          bool is_script, bool is_negated) {
     if (is_folding_class(t) && has_two_cases(name, is_script)) {
-        if (strcmp(name, "L") != 0 || is_negated) {
+        if (strcmp(name, "L") != 0 || is_negated || !t->is_negated_class) {
             return refuse(t, "property with two cases in a class under (?i)");
         }
         CSN_TRY(put_cp(t, out, 0x345)); /* the one that is no letter and has a letter's case */
@@ -294,7 +295,8 @@ typedef struct class_parts {
 
 static caisson_status read_class(translator *t, csn_buf *out);
 
-/* Under (?i) a class with one of these matches several characters at once: [\xdf] takes "ss". */
+/* Under (?i) a class with one of these matches several characters at once: [\xdf] takes "ss". One
+ * that is negated never does. */
 static bool holds_several(uint32_t lo, uint32_t hi) {
     static const uint32_t ranges[][2] = {
         {0xdf, 0xdf},   {0x130, 0x130}, {0x149, 0x149},   {0x1f0, 0x1f0},   {0x390, 0x390},
@@ -312,14 +314,23 @@ static caisson_status class_item(translator *t, class_parts *p) {
         return refuse(t, "POSIX class of a pattern is not supported");
     }
     if (peek(t, 0) == '[') {
+        if (is_folding_class(t)) {
+            return refuse(t, "class in a class under (?i)");
+        }
         CSN_TRY(csn_buf_char(&p->others, '|', t->err));
         return read_class(t, &p->others);
     }
     bool is_set = false;
     bool is_negated = false;
     if (peek(t, 0) == '\\') {
+        int c = peek(t, 1);
         csn_buf set = CSN_BUF_INIT(t->out->max);
         caisson_status status = read_set_escape(t, &set, &is_set, &is_negated);
+        bool holds_sharp_s = c == 'w' || (is_negated && c != 'W');
+        if (status == CAISSON_OK && is_set && holds_sharp_s && is_folding_class(t) &&
+            !t->is_negated_class) {
+            status = refuse(t, "set of a class that folds to several under (?i)");
+        }
         if (status == CAISSON_OK && is_set && is_negated) {
             status = csn_buf_printf(&p->others, t->err, "|[^%s]", set.ptr);
         } else if (status == CAISSON_OK && is_set) {
@@ -384,7 +395,10 @@ static caisson_status read_class_body(translator *t, class_parts *p, csn_buf *al
             t->at++;
             break;
         }
-        if (next_is(t, "&&")) { /* what stood before must match as well: (?=before)after */
+        if (next_is(t, "&&")) {        /* what stood before must match as well: (?=before)after */
+            if (is_folding_class(t)) { /* one folds the members, the other the result */
+                return refuse(t, "intersection in a class under (?i)");
+            }
             t->at += 2;
             *is_plain = false;
             CSN_TRY(csn_buf_str(all, CSN_STR("(?="), t->err));
@@ -408,6 +422,7 @@ static caisson_status read_class(translator *t, csn_buf *out) {
     t->at++; /* [ */
     bool is_negated = peek(t, 0) == '^';
     t->at += is_negated;
+    t->is_negated_class = t->class_depth > 1 ? t->is_negated_class : is_negated;
     class_parts p = {CSN_BUF_INIT(t->out->max), CSN_BUF_INIT(t->out->max)};
     csn_buf all = CSN_BUF_INIT(t->out->max);
     bool is_plain = true;
@@ -461,7 +476,24 @@ static caisson_status put_border(translator *t, bool is_border) {
     return status;
 }
 
-static caisson_status read_escape(translator *t) {
+/* A literal behind the literal `last`. */
+static caisson_status put_literal(translator *t, uint32_t last) {
+    uint32_t cp;
+    CSN_TRY(read_literal(t, &cp));
+    t->can_repeat = true;
+    t->last = cp;
+    if (t->fold[t->depth] && folds_to_several(last, cp)) {
+        return refuse(t, "letters of a pattern that fold to several");
+    }
+    if (cp < 0x80 &&
+        !((cp >= '0' && cp <= '9') || (cp >= 'a' && cp <= 'z') || (cp >= 'A' && cp <= 'Z'))) {
+        return put_cp(t, t->out, cp);
+    }
+    char utf8[4];
+    return csn_buf_append(t->out, utf8, csn_utf8_encode(cp, utf8), t->err);
+}
+
+static caisson_status read_escape(translator *t, uint32_t last) {
     int c = peek(t, 1);
     if (c == 'b' || c == 'B') {
         t->at += 2;
@@ -486,9 +518,7 @@ static caisson_status read_escape(translator *t) {
     if (status != CAISSON_OK || is_set) {
         return status;
     }
-    uint32_t cp;
-    CSN_TRY(read_literal(t, &cp));
-    return put_cp(t, t->out, cp);
+    return put_literal(t, last);
 }
 
 /* (?imx-imx) and (?imx-imx: ; at stands behind the "(?". */
@@ -650,9 +680,10 @@ static caisson_status read_quantifier(translator *t) {
 static caisson_status read_one(translator *t) {
     int c = peek(t, 0);
     uint32_t last = t->last;
-    t->last = 0;
+    bool is_joined = c == '(' || c == ')' || c == '{'; /* "ss" is also s(?#)s, (?:s)s and s{1}s */
+    t->last = is_joined ? last : 0;
     switch (c) {
-    case '\\': return read_escape(t);
+    case '\\': return read_escape(t, last);
     case '[': t->can_repeat = true; return read_class(t, t->out);
     case '(': return read_group(t);
     case ')': return close_group(t);
@@ -670,21 +701,8 @@ static caisson_status read_one(translator *t) {
         t->can_repeat = true;
         t->at++;
         return put(t, ".");
-    default: break;
+    default: return put_literal(t, last);
     }
-    uint32_t cp;
-    CSN_TRY(read_literal(t, &cp));
-    t->can_repeat = true;
-    t->last = cp;
-    if (t->fold[t->depth] && folds_to_several(last, cp)) {
-        return refuse(t, "letters of a pattern that fold to several");
-    }
-    if (cp < 0x80 &&
-        !((cp >= '0' && cp <= '9') || (cp >= 'a' && cp <= 'z') || (cp >= 'A' && cp <= 'Z'))) {
-        return put_cp(t, t->out, cp);
-    }
-    char utf8[4];
-    return csn_buf_append(t->out, utf8, csn_utf8_encode(cp, utf8), t->err);
 }
 
 caisson_status csn_onig_translate(csn_str pattern, csn_buf *out, caisson_error *err) {

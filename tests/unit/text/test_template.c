@@ -367,6 +367,12 @@ static void marks_survive_every_derivation(void **state) {
         "{% generation %}@{{ m }}{% endgeneration %}",
         "{% for k, v in d.items() %}{{ k }}@{{ v }}{% endfor %}",
         "{{ dict(a=m) }}",
+        "{{ dict(**d) }}@",
+        "{{ namespace(**d) }}@",
+        "{{ '%s@' | format(**d) }}",
+        "{% macro f() %}@{{ kwargs }}{% endmacro %}{{ f(**d) }}",
+        "{% macro f() %}@{{ kwargs | list }}{{ caller() }}{% endmacro %}{% call f(**d) %}@{% "
+        "endcall %}",
         "{{ m if m else '@' }}",
         "{{ m | string ~ '@' }}",
         "{% with a = m %}{{ a }}@{% endwith %}",

@@ -173,7 +173,17 @@ static void refuses_patterns_by_name(void **state) {
                                            "(?i)[\\\\P{L}]",
                                            "(?i)[\\\\p{Greek}]",
                                            "(?i)[\\\\x{e0}-\\\\x{149}]",
-                                           "(?i)[\\\\u00df]"};
+                                           "(?i)[\\\\u00df]",
+                                           "(?i)\\\\u00df",
+                                           "(?i)s\\\\x73",
+                                           "(?i)s(?#)s",
+                                           "(?i)(?:s)s",
+                                           "(?i)s{1}s",
+                                           "(?i)[\\\\w.]",
+                                           "(?i)[\\\\p{L}]",
+                                           "(?i)[\\\\D]",
+                                           "(?i)[^a[b]]",
+                                           "(?i)[^a&&b]"};
     for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
         char json[512];
         snprintf(json, sizeof(json),
