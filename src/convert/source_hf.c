@@ -250,6 +250,42 @@ static caisson_status name_special_tokens(reader *r, const csn_jval *config) {
     return status;
 }
 
+static bool is_word(char c) {
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* Does the template spell this name? */
+static bool spells(csn_str text, csn_str name) {
+    for (size_t at = csn_str_find(text, name, 0); at != SIZE_MAX;
+         at = csn_str_find(text, name, at + 1)) {
+        size_t end = at + name.len;
+        if ((at == 0 || !is_word(text.ptr[at - 1])) &&
+            (end == text.len || !is_word(text.ptr[end]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* transformers hands a template every `..._token` of tokenizer_config.json and what
+ * `extra_special_tokens` names; a container has room for the common seven. */
+static caisson_status refuse_own_tokens(reader *r, const csn_jval *tokens, csn_str suffix) {
+    for (csn_jiter it = csn_jval_iter(tokens); csn_jiter_next(&it);) {
+        bool is_common = it.key.len == 0 || !csn_str_ends(it.key, suffix);
+        for (int i = 0; i < CSN_CMF_N_SPECIAL_TOKENS; i++) {
+            is_common = is_common || csn_str_is(it.key, csn_cmf_special_tokens[i]);
+        }
+        csn_str text = token_text(it.value);
+        if (!is_common && text.len > 0 && spells(r->s->chat_template, it.key)) {
+            return CSN_FAIL(r->err, CAISSON_E_UNSUPPORTED, .section = "tokenizer_config.json",
+                            .tensor = it.key, .got = text,
+                            .what = "the chat template uses a special token that only this model "
+                                    "names");
+        }
+    }
+    return CAISSON_OK;
+}
+
 /* Ids of named tokens: the eos token (chat models end a turn with it) and, where config.json is
  * silent, bos and pad. */
 static caisson_status read_special_tokens(reader *r, const csn_jval *config) {
@@ -257,6 +293,11 @@ static caisson_status read_special_tokens(reader *r, const csn_jval *config) {
     csn_source *s = r->s;
     csn_json *doc = NULL;
     CSN_TRY(name_special_tokens(r, config));
+    CSN_TRY(refuse_own_tokens(r, config, CSN_STR("_token")));
+    const csn_jval *extra = csn_jval_get(config, "extra_special_tokens");
+    if (csn_jval_kind(extra) == CSN_JSON_OBJECT) {
+        CSN_TRY(refuse_own_tokens(r, extra, CSN_STR("")));
+    }
     csn_str eos = s->special_tokens[EOS];
     csn_str bos = s->special_tokens[BOS];
     csn_str pad = s->special_tokens[PAD];

@@ -137,6 +137,37 @@ static void ids_and_templates_of_another_form_are_refused(void **state) {
     }
 }
 
+/* transformers hands templates these names too; a container keeps the common seven alone. */
+static void refuses_templates_with_tokens_of_their_own(void **state) {
+    (void)state;
+    static const struct {
+        const char *config, *key;
+    } cases[] = {
+        {"{\"image_token\": \"<i>\", \"chat_template\": \"{{ image_token }}\"}", "image_token"},
+        {"{\"x_token\": {\"content\": \"<i>\"}, \"chat_template\": \"{{x_token}}\"}", "x_token"},
+        {"{\"extra_special_tokens\": {\"begin\": \"<i>\"}, \"chat_template\": \"{{ begin }}\"}",
+         "begin"},
+        {"{\"image_token\": \"<i>\", \"chat_template\": \"{{ my_image_token }}\"}", NULL},
+        {"{\"bos_token\": \"<s>\", \"chat_template\": \"{{ bos_token }}\"}", NULL},
+        {"{\"extra_special_tokens\": [\"<i>\"], \"chat_template\": \"x\"}", NULL},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        memory_fs fs;
+        csn_source *s = NULL;
+        caisson_error err = {0};
+        load_model(&fs, "llama");
+        put(&fs, "d/tokenizer_config.json", cases[i].config);
+        caisson_status status = csn_source_open(&fs.base, "d", NULL, &s, &err);
+        assert_int_equal(status, cases[i].key == NULL ? CAISSON_OK : CAISSON_E_UNSUPPORTED);
+        if (cases[i].key != NULL) {
+            assert_string_equal(err.tensor, cases[i].key);
+        } else {
+            csn_source_close(s);
+        }
+        memory_fs_done(&fs);
+    }
+}
+
 static void the_jinja_file_wins_unless_it_is_blank(void **state) {
     (void)state;
     static const char *const configs[] = {
@@ -779,6 +810,7 @@ int main(void) {
         cmocka_unit_test(config_gives_eos_when_nothing_else_does),
         cmocka_unit_test(the_tokenizers_eos_token_counts_too),
         cmocka_unit_test(ids_and_templates_of_another_form_are_refused),
+        cmocka_unit_test(refuses_templates_with_tokens_of_their_own),
         cmocka_unit_test(the_jinja_file_wins_unless_it_is_blank),
         cmocka_unit_test(a_directory_without_tokenizer_converts),
         cmocka_unit_test(bad_json_names_its_file),
