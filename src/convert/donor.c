@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "convert/donor.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/json_fields.h"
-#include "caisson/limits.h"
+#include "convert/arithmetic.h"
 #include "convert/tensor.h"
 
 struct csn_donor {
@@ -162,102 +160,14 @@ csn_str csn_donor_bytes_as(const csn_donor *d, csn_str name, const csn_dtype *dt
     return t != NULL && t->dtype == dtype ? csn_buf_view(&d->bytes) : CSN_STR("");
 }
 
-/* Of the same model a GGUF file has f32 where a checkpoint has decimals. */
-static bool is_same_number(double a, double b) {
-    return fabs(a - b) <= 1e-5 * fmax(fabs(a), fabs(b));
-}
-
-static bool is_same(const csn_jval *a, const csn_jval *b) {
-    csn_jkind kind = csn_jval_kind(a);
-    double x = 0, y = 0;
-    csn_str s, t;
-    bool p, q;
-    if (csn_jval_f64(a, &x) && csn_jval_f64(b, &y)) {
-        return is_same_number(x, y);
-    }
-    if (kind != csn_jval_kind(b) || csn_jval_len(a) != csn_jval_len(b)) {
-        return false;
-    }
-    if (csn_jval_str(a, &s)) {
-        return csn_jval_str(b, &t) && csn_str_eq(s, t);
-    }
-    if (csn_jval_bool(a, &p)) {
-        return csn_jval_bool(b, &q) && p == q;
-    }
-    csn_jiter i = csn_jval_iter(a), k = csn_jval_iter(b); /* both written by one function */
-    while (csn_jiter_next(&i) && csn_jiter_next(&k)) {
-        if (!csn_str_eq(i.key, k.key) || !is_same(i.value, k.value)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static const csn_jval *find(const csn_jval *object, csn_str key) {
-    for (csn_jiter it = csn_jval_iter(object); csn_jiter_next(&it);) {
-        if (csn_str_eq(it.key, key)) {
-            return it.value;
-        }
-    }
-    return NULL;
-}
-
-/* Each key of `all` is the same in both; null is as good as absent. */
-static caisson_status compare_keys(const csn_jval *all, const csn_jval *base, const csn_jval *donor,
-                                   caisson_error *err) {
-    for (csn_jiter it = csn_jval_iter(all); csn_jiter_next(&it);) {
-        const csn_jval *want = find(base, it.key), *got = find(donor, it.key);
-        if (csn_jval_kind(it.value) != CSN_JSON_NULL && !is_same(want, got)) {
-            char text[CSN_BRIEF];
-            return csn_jfields_fail(
-                err, "arch", it.key,
-                "the donor computes otherwise than the base, and a skill is "
-                "made of tensors alone",
-                want != NULL ? csn_jval_brief(want, text) : CSN_STR("its default"), got);
-        }
-    }
-    return CAISSON_OK;
-}
-
-/* The known keys of an arch without what does not enter a layer's arithmetic, as JSON. */
-static caisson_status arithmetic_of(const csn_arch *arch, csn_json **ret, caisson_error *err) {
-    csn_arch a = *arch;
-    csn_buf text = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
-    a.arch_name = CSN_STR("");
-    a.max_position_embeddings = 0;
-    a.vocab_size = 0;
-    a.intermediate_size = 0; /* shapes tell */
-    a.tie_word_embeddings = false;
-    a.mtp.present = false;
-    a.source = a.has_g3n ? a.source : NULL;
-    csn_jw w = csn_jw_begin(&text, err);
-    csn_arch_write(&a, &w);
-    caisson_status s = csn_jw_end(&w);
-    if (s == CAISSON_OK) {
-        s = csn_json_parse(csn_buf_view(&text), 0, ret, err);
-    }
-    csn_buf_free(&text);
-    return s;
-}
-
 caisson_status csn_donor_check_arch(const csn_donor *d, const csn_arch *base, caisson_error *err) {
-    csn_json *have = NULL;
-    csn_json *want = NULL;
-    caisson_status s = arithmetic_of(d->cmf != NULL ? &d->cmf->arch : &d->source->arch, &have, err);
-    if (s == CAISSON_OK) {
-        s = arithmetic_of(base, &want, err);
-    }
-    if (s == CAISSON_OK) {
-        s = compare_keys(csn_json_root(have), csn_json_root(want), csn_json_root(have), err);
-    }
-    if (s == CAISSON_OK) {
-        s = compare_keys(csn_json_root(want), csn_json_root(want), csn_json_root(have), err);
-    }
+    caisson_status s = csn_arithmetic_check(d->cmf != NULL ? &d->cmf->arch : &d->source->arch, base,
+                                            "the donor computes otherwise than the base, and a "
+                                            "skill is made of tensors alone",
+                                            err);
     if (s != CAISSON_OK) {
         csn_error_file(err, d->cmf != NULL ? d->cmf->file->path : d->source->files[0]->path);
     }
-    csn_json_free(have);
-    csn_json_free(want);
     return s;
 }
 

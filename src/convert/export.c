@@ -15,8 +15,10 @@
 #include "base/alloc.h"
 #include "base/size.h"
 #include "caisson/limits.h"
+#include "convert/arithmetic.h"
 #include "convert/hf_config.h"
 #include "convert/plan.h"
+#include "convert/source.h"
 #include "format/safetensors/writer.h"
 
 #define MARK "caisson.export.part"
@@ -315,12 +317,16 @@ static caisson_status write_text(job *j, const char *name, csn_str text) {
 
 typedef void (*put_fn)(const job *j, csn_jw *w);
 
-static caisson_status write_json(job *j, const char *name, put_fn put) {
-    csn_buf text = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
-    csn_jw w = csn_jw_begin(&text, j->err);
+static caisson_status make_json(job *j, put_fn put, csn_buf *text) {
+    csn_jw w = csn_jw_begin(text, j->err);
     w.pretty = true;
     put(j, &w);
-    caisson_status status = csn_jw_end(&w);
+    return csn_jw_end(&w);
+}
+
+static caisson_status write_json(job *j, const char *name, put_fn put) {
+    csn_buf text = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
+    caisson_status status = make_json(j, put, &text);
     if (status == CAISSON_OK) {
         status = write_text(j, name, csn_buf_view(&text));
     }
@@ -519,12 +525,7 @@ static caisson_status write_mark(job *j) {
     return status;
 }
 
-static caisson_status write_config(job *j) {
-    const char *gap = csn_hf_config_gap(j->cmf);
-    if (gap != NULL) {
-        CSN_WARN(j->o->log, "no config.json: the model has %s", gap);
-        return CAISSON_OK;
-    }
+static void tell_latent_eps(const job *j) {
     const csn_arch *a = &j->cmf->arch;
     double ours = a->mla.norm_eps != 0 ? a->mla.norm_eps : a->rms_norm_eps;
     double theirs = csn_hf_latent_eps(j->cmf);
@@ -532,7 +533,49 @@ static caisson_status write_config(job *j) {
         CSN_WARN(j->o->log, "the norms of latents add %g here, and %g in transformers, always",
                  ours, theirs);
     }
-    return write_json(j, "config.json", put_config);
+}
+
+/* What convert would read from it is the model that is exported: its class may have no word for a
+ * part of the model, or mean another number where the word is left out. */
+static caisson_status check_config(const job *j, csn_str text, caisson_error *err) {
+    csn_source s = {0};
+    csn_json *doc = NULL;
+    csn_arch want = j->cmf->arch;
+    csn_arch_init(&s.arch);
+    caisson_status status = csn_json_parse(text, CSN_JSON_UNIQUE, &doc, err);
+    if (status == CAISSON_OK) {
+        status = csn_source_read_config(&s, csn_json_root(doc), NULL, err);
+    }
+    if (status == CAISSON_OK) {
+        want.mla.norm_eps = s.arch.mla.norm_eps; /* told apart from this */
+        status = csn_arithmetic_check(&s.arch, &want, "another model", err);
+    }
+    csn_json_free(doc);
+    csn_arena_done(&s.arena);
+    return status;
+}
+
+static caisson_status write_config(job *j) {
+    const char *gap = csn_hf_config_gap(j->cmf);
+    if (gap != NULL) {
+        CSN_WARN(j->o->log, "no config.json: the model has %s", gap);
+        return CAISSON_OK;
+    }
+    csn_buf text = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
+    caisson_error why;
+    CSN_TRY(make_json(j, put_config, &text));
+    caisson_status status = check_config(j, csn_buf_view(&text), &why);
+    if (status == CAISSON_E_NOMEM) {
+        *j->err = why;
+    } else if (status != CAISSON_OK) {
+        CSN_WARN(j->o->log, "no config.json: it would say another model (%s)", why.tensor);
+        status = CAISSON_OK;
+    } else {
+        tell_latent_eps(j);
+        status = write_text(j, "config.json", csn_buf_view(&text));
+    }
+    csn_buf_free(&text);
+    return status;
 }
 
 static caisson_status run(job *j) {

@@ -51,6 +51,9 @@ caisson_status csn_source_add_eos(csn_source *s, int64_t id, caisson_error *err)
 /* A named chat template beside the default one, for tools as a rule: .cmf holds one template. */
 void csn_source_tell_template(csn_str name, const csn_log *log);
 
+/* What a config.json says, into family, arch and biases of an empty source. */
+caisson_status csn_source_read_config(csn_source *s, const csn_jval *root, const csn_log *log,
+                                      caisson_error *err);
 /* The three kinds (source_gguf.c, source_hf.c, source_cmf.c): fill an empty source. */
 caisson_status csn_source_read_gguf(csn_source *s, csn_fs *fs, const char *path, const csn_log *log,
                                     caisson_error *err);

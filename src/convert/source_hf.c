@@ -133,6 +133,12 @@ static caisson_status read_arch(reader *r, const csn_jval *root) {
     return csn_config_end(&c, true, r->err);
 }
 
+caisson_status csn_source_read_config(csn_source *s, const csn_jval *root, const csn_log *log,
+                                      caisson_error *err) {
+    reader r = {.s = s, .log = log, .err = err};
+    return read_arch(&r, root);
+}
+
 /* True if both hold the same numbers, byte for byte. */
 static caisson_status is_same(reader *r, const csn_tensor *a, const csn_tensor *b, bool *ret) {
     enum { CHUNK = 1 << 16 };

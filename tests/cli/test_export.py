@@ -6,6 +6,7 @@ directory in tests/oracle/export_model.py."""
 import json
 import os
 import shutil
+import struct
 
 import tool
 from tool import FAILED, FILES, ROOT, TINY, USAGE
@@ -35,6 +36,34 @@ class Export(tool.Case):
                                   and not h["key"].startswith("provenance.")], [])
                 self.assertEqual((d["sections"], d["tensors"]["changed"], d["tensors"]["only_a"],
                                   d["tensors"]["only_b"]), ([], [], [], []))
+
+    def test_what_the_class_cannot_say_leaves_no_config(self):
+        """Each of these models would load, by transformers too, and answer otherwise."""
+        for family, key, value in (("llama", "norm_style", "gemma"), ("gemma2", "norm_style", "qwen"),
+                                   ("qwen3", "final_logit_softcapping", 5.0),
+                                   ("mistral", "attn_logit_softcapping", 2.0),
+                                   ("qwen3", "embed_multiplier", 2.0),
+                                   ("qwen3", "query_pre_attn_scalar", 100.5),
+                                   ("llama", "sliding_window", 2)):
+            with self.subTest(family + "." + key):
+                path, hf = self.path("m.cmf"), self.path(family + key)
+                self.ok("convert", os.path.join(FAMILIES, family), "-o", path, "--force")
+                blob = bytearray(tool.read(path))
+                off, n = struct.unpack_from("<2Q", blob, 16)
+                header = json.loads(blob[off : off + n])
+                header["arch"][key] = value
+                if key == "sliding_window":
+                    header["arch"]["layer_types"][0] = "SlidingAttention"
+                text = json.dumps(header).encode()
+                struct.pack_into("<2Q", blob, 16, len(blob), len(text))
+                struct.pack_into("<Q", blob, 0x70, 0)  # no hash
+                with open(path, "wb") as f:
+                    f.write(blob + text)
+                r = self.ok("export", path, "-o", hf)
+                self.assertIn("no config.json: it would say another model", r.err)
+                self.assertIn(key if key != "sliding_window" else "layer_types", r.err)
+                self.assertEqual(sorted(os.listdir(hf)), ["model.safetensors", "tokenizer.json",
+                                                          "tokenizer_config.json"])
 
     def test_llama3_frequencies_are_recognised(self):
         source, a, hf = self.path("src"), self.path("a.cmf"), self.path("hf")
