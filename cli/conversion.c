@@ -200,7 +200,7 @@ static void print_summary(const job *j, FILE *out, const char *target, double se
     }
     for (size_t i = 0; i < j->n; i++) {
         if (j->rows[i].kept_f32) {
-            fputs("kept in f32 (a value that f16 cannot hold): ", out);
+            fputs("kept in f32 (a value that f16, or bf16, cannot hold): ", out);
             cli_put_printable(out, j->rows[i].name, strlen(j->rows[i].name));
             fputc('\n', out);
         }

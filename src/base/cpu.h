@@ -21,8 +21,8 @@ uint32_t csn_cpu_flags(void);
 /* False: fmaf() is worked out in software here, so that f32 arithmetic, whose bits are those of
  * fused steps everywhere, is many times slower than the CPU is. */
 bool csn_cpu_has_fma(void);
-/* Tests and benches: only these flags are used from now on (anded with what is there). Must be
- * called before the kernel table is built, or followed by csn_kernels_init(). */
+/* Tests and benches: only these flags are used from now on (anded with what is there). Kernels
+ * are chosen whenever they are asked for. */
 void csn_cpu_mask(uint32_t mask);
 
 #endif

@@ -163,8 +163,8 @@ static caisson_status find_columns(job *j, const csn_convert_item *item, float *
     return CAISSON_OK;
 }
 
-/* Encodes x: *ret is in `out`, or x itself where that is the same. CAISSON_E_BOUNDS: f16 cannot
- * hold it. */
+/* Encodes x: *ret is in `out`, or x itself where that is the same. CAISSON_E_BOUNDS: its
+ * type cannot hold it. */
 static caisson_status encode(job *j, const csn_convert_item *item, const float *x, uint64_t n,
                              csn_buf *out, csn_str *ret) {
     if (is_plain_f32(item->to)) {
@@ -202,8 +202,8 @@ static void report(job *j, const csn_convert_item *item, uint64_t nbytes, double
 }
 
 static void keep_f32(job *j, csn_convert_item *item) {
-    CSN_WARN(j->o->log, "%.*s: a value that f16 cannot hold; the tensor stays f32",
-             CSN_STR_ARGS(item->name));
+    CSN_WARN(j->o->log, "%.*s: a value that %s cannot hold; the tensor stays f32",
+             CSN_STR_ARGS(item->name), item->to->is_float ? item->to->name : "f16");
     item->kept_f32 = true;
     item->to = csn_dtype_by_name(CSN_STR("f32"));
 }

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bf16 (CMF id 2): the upper half of an f32 (facts 4.1). */
+/* bf16 (CMF id 2): the upper half of an f32 (facts 4.1). A finite value that rounds to infinity
+ * makes encoding fail, as in f16. */
 #include "quant/quant_internal.h"
+
+#include <float.h>
+#include <math.h>
 
 static caisson_status bf16_nbytes(const csn_shape *shape, uint64_t *ret, caisson_error *err) {
     uint64_t n;
@@ -18,6 +22,9 @@ static void bf16_decode(const csn_matrix *m, uint64_t i0, uint64_t n, float *out
 static void encode_units(csn_encode_job *job, uint64_t u0, uint64_t u1) {
     for (uint64_t i = u0; i < u1; i++) {
         uint16_t h = csn_bfloat_from_f32(job->x[i]);
+        if (fabsf(job->x[i]) <= FLT_MAX && (h & 0x7f80u) == 0x7f80u) {
+            atomic_store_explicit(&job->has_inf, true, memory_order_relaxed);
+        }
         csn_store16(job->out + 2 * i, h);
     }
 }

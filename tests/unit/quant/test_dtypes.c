@@ -247,6 +247,22 @@ static void what_f16_cannot_hold_is_told(void **state) {
     csn_buf_free(&out);
 }
 
+/* The largest number of bf16 is 0x7f7f0000; half a step above it the nearest one is infinity. */
+static void what_bf16_cannot_hold_is_told(void **state) {
+    (void)state;
+    const csn_dtype *d = csn_dtype_by_name(CSN_STR("bf16"));
+    csn_buf out = CSN_BUF_INIT(512);
+    csn_shape s = {.n_dims = 1, .dim = {3}};
+    const csn_encode_options o = {0};
+    caisson_error err;
+    float x[3] = {1.0f, csn_f32_from_bits(0x7f7f7fffu), -csn_f32_from_bits(0x7f7f7fffu)};
+    ASSERT_OK(d->encode(x, &s, &o, NULL, &out, &err), &err);
+    x[2] = -csn_f32_from_bits(0x7f7f8000u);
+    ASSERT_STATUS(d->encode(x, &s, &o, NULL, &out, &err), CAISSON_E_BOUNDS);
+    assert_string_equal(err.got, "bf16");
+    csn_buf_free(&out);
+}
+
 static void shapes_without_whole_groups_are_refused(void **state) {
     (void)state;
     static const char *const names[] = {"q4_tiled", "q4tp", "q1", "q1s", "q1t"};
@@ -435,6 +451,7 @@ int main(void) {
         {"worked examples (CMF 3.2)", worked_examples, NULL, NULL, NULL},
         cmocka_unit_test(encoders_split_without_a_trace),
         cmocka_unit_test(what_f16_cannot_hold_is_told),
+        cmocka_unit_test(what_bf16_cannot_hold_is_told),
         cmocka_unit_test(shapes_without_whole_groups_are_refused),
         cmocka_unit_test(a_failed_allocation_of_q8_2f_is_told),
         {"vbit payloads are checked (CMF 3.2)", vbit_payloads_are_checked, NULL, NULL,
