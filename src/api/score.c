@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "caisson/score.h"
 
+#include <stdatomic.h>
+
 #include "api_internal.h"
 #include "engine/score.h"
 
@@ -10,6 +12,24 @@ static void forget(caisson_session *s) {
         csn_session_truncate(s->session, 0);
         s->seen.n = 0;
     }
+}
+
+/* Both sessions are at work, and each may be told to stop. */
+typedef struct watch {
+    caisson_session *sessions[2]; /* the second: or NULL */
+    const caisson_score_options *options;
+} watch;
+
+static bool on_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
+    const watch *w = ctx;
+    for (int i = 0; i < 2; i++) {
+        if (w->sessions[i] != NULL &&
+            atomic_load_explicit(&w->sessions[i]->cancelled, memory_order_relaxed) != 0) {
+            return false;
+        }
+    }
+    return w->options->on_progress == NULL ||
+           w->options->on_progress(w->options->ctx, stage, done, total);
 }
 
 caisson_status caisson_score_text(caisson_session *session, caisson_session *base, const char *text,
@@ -23,7 +43,11 @@ caisson_status caisson_score_text(caisson_session *session, caisson_session *bas
     CSN_TRY(csn_api_options(options, sizeof(o), &o, err));
     caisson_ids ids;
     CSN_TRY(caisson_model_tokenize(session->model, text, n, 0, &ids, err));
-    csn_progress progress = {o.on_progress, o.ctx};
+    watch w = {{session, base}, &o};
+    csn_progress progress = {on_progress, &w};
+    for (int i = 0; i < 2 && w.sessions[i] != NULL; i++) {
+        atomic_store_explicit(&w.sessions[i]->cancelled, 0, memory_order_relaxed);
+    }
     csn_score score = {0};
     caisson_status status =
         csn_score_text(session->session, base != NULL ? base->session : NULL, ids.id, ids.n,

@@ -81,6 +81,20 @@ static caisson_status score_chunk(job *j, const csn_progress *progress, caisson_
     return csn_session_eval(j->session, j->ids, j->n, true, score_row, j, progress, err);
 }
 
+/* A chunk among several would tell its own tokens again and again from 0: it asks whether to go on,
+ * and tells where it begins. */
+struct chunk_watch {
+    const csn_progress *outer;
+    uint64_t at, n;
+};
+
+static bool in_chunk(void *ctx, const char *stage, uint64_t done, uint64_t total) {
+    const struct chunk_watch *c = ctx;
+    (void)done;
+    (void)total;
+    return c->outer->fn(c->outer->ctx, stage, c->at, c->n);
+}
+
 static caisson_status score_window(void *ctx, const int32_t *ids, uint32_t n,
                                    const csn_progress *progress, caisson_error *err) {
     job *j = ctx;
@@ -95,8 +109,9 @@ static caisson_status score_window(void *ctx, const int32_t *ids, uint32_t n,
         j->ids = ids + at;
         j->n = n - at < step ? n - at : step;
         j->next = at + j->n < n ? ids[at + j->n] : -1;
-        /* a chunk among several would tell its own tokens again and again from 0 */
-        CSN_TRY(score_chunk(j, step == n ? progress : NULL, err));
+        struct chunk_watch watch = {progress, at, n};
+        const csn_progress inner = {in_chunk, &watch};
+        CSN_TRY(score_chunk(j, step == n || progress == NULL ? progress : &inner, err));
         CSN_TRY(csn_progress_tell(progress, "score", at + j->n, n, err));
     }
     return CAISSON_OK;

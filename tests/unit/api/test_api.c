@@ -294,6 +294,34 @@ static void a_score_that_is_refused_leaves_an_empty_session(void **state) {
     caisson_model_close(m);
 }
 
+static bool cancel_one(void *ctx, const char *stage, uint64_t done, uint64_t total) {
+    (void)stage;
+    (void)done;
+    (void)total;
+    caisson_session_cancel(ctx);
+    return true;
+}
+
+static void a_score_can_be_cancelled_by_either_session(void **state) {
+    (void)state;
+    caisson_error err;
+    caisson_model *m = open_tiny();
+    caisson_session *s = new_session(m);
+    caisson_session *base = new_session(m);
+    caisson_score score;
+    caisson_session *who[] = {s, base};
+    for (int i = 0; i < 2; i++) {
+        caisson_score_options o = {
+            .struct_size = sizeof(o), .on_progress = cancel_one, .ctx = who[i]};
+        ASSERT_STATUS(caisson_score_text(s, base, "one two", 7, &o, &score, &err),
+                      CAISSON_E_CANCELLED);
+        ASSERT_OK(caisson_score_text(s, base, "one two", 7, NULL, &score, &err), &err);
+    }
+    caisson_session_free(base);
+    caisson_session_free(s);
+    caisson_model_close(m);
+}
+
 static void a_full_context_names_both_numbers(void **state) {
     (void)state;
     caisson_error err;
@@ -904,6 +932,7 @@ int main(void) {
         cmocka_unit_test(rows_end_with_the_logits_of_the_last_token),
         cmocka_unit_test(a_failed_eval_leaves_the_session_as_it_was),
         cmocka_unit_test(a_score_that_is_refused_leaves_an_empty_session),
+        cmocka_unit_test(a_score_can_be_cancelled_by_either_session),
         cmocka_unit_test(a_full_context_names_both_numbers),
         cmocka_unit_test(generation_gives_the_text_of_the_greedy_tokens),
         cmocka_unit_test(a_kept_prefix_gives_the_same_text),
