@@ -29,7 +29,8 @@ typedef struct caisson_blend_part {
 
 /* The same for a blend of n skills: each tensor that any of them replaces becomes the sum over the
  * parts of weight * tensor, in f32, where a skill without that tensor gives the base's. The sums
- * are memory of the session: 4 bytes for each value of such a tensor. One part is that skill. */
+ * are memory of the session: 4 bytes for each value of such a tensor. One part is that skill. Where
+ * a blend fails that should follow another one, the base alone runs then. */
 CAISSON_API caisson_status caisson_session_set_blend(caisson_session *session,
                                                      const caisson_blend_part *parts, size_t n,
                                                      caisson_error *err);
@@ -198,7 +199,7 @@ typedef struct caisson_dynamic_options {
  * skills that describe their prompts and replace FFN tensors alone take part. A switch evaluates
  * the timeline again with the new skill. Ends with the next caisson_session_set_skill or
  * _set_blend. Errors: CAISSON_E_MISSING (no skill can take part), _ARG, _NOMEM, and those of
- * set_skill. */
+ * set_skill; nothing changes then. */
 CAISSON_API caisson_status caisson_session_set_dynamic(caisson_session *session,
                                                        const caisson_dynamic_options *options,
                                                        caisson_error *err);

@@ -120,7 +120,8 @@ caisson_status csn_dynamic_new(csn_model *model, csn_session *session,
         s = find_candidates(d, csn_store_cmf(csn_model_store(model)), err);
     }
     for (uint32_t i = 0; s == CAISSON_OK && i < d->n; i++) {
-        s = use(d, i, err); /* resolved here, so that no answer ends with an error of this kind */
+        /* here, so that no answer ends with an error of this kind, and on one nothing changes */
+        s = csn_session_find_skill(session, d->candidates[i]->id, err);
     }
     if (s == CAISSON_OK) {
         s = use(d, -1, err);

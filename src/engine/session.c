@@ -151,6 +151,11 @@ csn_str csn_session_skill(const csn_session *s) {
     return s->now->skill;
 }
 
+caisson_status csn_session_find_skill(csn_session *s, csn_str id, caisson_error *err) {
+    const csn_variant *v;
+    return csn_variants_get(&s->variants, id, &v, err);
+}
+
 caisson_status csn_session_set_skill(csn_session *s, csn_str id, caisson_error *err) {
     const csn_variant *v;
     CSN_TRY(csn_variants_get(&s->variants, id, &v, err));

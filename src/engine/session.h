@@ -61,6 +61,8 @@ uint32_t csn_session_reusable(const csn_session *s, uint32_t n);
  * skill looks up its tensors, later ones change a pointer. CAISSON_E_MISSING lists the ids, or
  * masks; on failure nothing changes. */
 caisson_status csn_session_set_skill(csn_session *s, csn_str id, caisson_error *err);
+/* What such a choice would look up, and fail with; nothing changes. */
+caisson_status csn_session_find_skill(csn_session *s, csn_str id, caisson_error *err);
 /* The same for n >= 1 skills at once: csn_plan_make says what is summed, into memory of the
  * session's. Weights are taken as they are. On failure a blend that ran before is the backbone. */
 caisson_status csn_session_set_blend(csn_session *s, const csn_plan_part *parts, uint32_t n,

@@ -12,6 +12,9 @@
 
 #include "caisson.h"
 
+#include "base/alloc.h"
+#include "support/temp_dir.h"
+
 #define FILE_WITH_SKILLS CSN_SOURCE_DIR "/tests/golden/cmf/files/tiny-skills.cmf"
 
 enum { N = 12, N_DRAWN = 8 };
@@ -203,12 +206,54 @@ static void wrong_hysteresis_is_refused(void **state) {
     caisson_model_close(m);
 }
 
+/* The file with a second skill that can be switched to within an answer. */
+static const char *file_with_two_candidates(void) {
+    const char *donor = temp_path("donor.cmf");
+    const char *path = temp_path("two.cmf");
+    caisson_error err;
+    const char *prompts[] = {"one of them", "another", "and a third"};
+    caisson_convert_options coarser = {.struct_size = sizeof(coarser), .quant = "q4_block"};
+    caisson_convert_options copy = {.struct_size = sizeof(copy)};
+    caisson_skill_add_options add = {
+        .struct_size = sizeof(add), .prompts = prompts, .n_prompts = 3, .tensors = "ffn"};
+    assert_int_equal(caisson_convert(FILE_WITH_SKILLS, donor, &coarser, &err), CAISSON_OK);
+    assert_int_equal(caisson_convert(FILE_WITH_SKILLS, path, &copy, &err), CAISSON_OK);
+    assert_int_equal(caisson_skill_add(path, "two", donor, &add, &err), CAISSON_OK);
+    return path;
+}
+
+/* Wherever looking up the candidates fails, the session is as it was: none of them runs. */
+static void a_dynamic_choice_that_fails_changes_nothing(void **state) {
+    (void)state;
+    caisson_error err;
+    const char *path = file_with_two_candidates();
+    caisson_status status;
+    for (int64_t k = 0;; k++) {
+        caisson_model *m = NULL; /* another one each time: plans of skills are kept */
+        assert_int_equal(caisson_model_open(path, NULL, &m, &err), CAISSON_OK);
+        caisson_session *s = open_session(m, NULL);
+        assert_int_equal(caisson_session_eval(s, prompt, N, NULL, NULL, &err), CAISSON_OK);
+        csn_alloc_fail_after(k);
+        status = caisson_session_set_dynamic(s, NULL, &err);
+        csn_alloc_fail_after(-1);
+        uint32_t n_past = caisson_session_n_past(s);
+        caisson_session_free(s);
+        caisson_model_close(m);
+        if (status == CAISSON_OK) {
+            break;
+        }
+        assert_int_equal(status, CAISSON_E_NOMEM);
+        assert_int_equal(n_past, N);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_b_a_gives_the_first_answer_again),
         cmocka_unit_test(wrong_arguments_change_nothing),
         cmocka_unit_test(a_switch_goes_on_as_the_new_skill_would),
         cmocka_unit_test(wrong_hysteresis_is_refused),
+        cmocka_unit_test(a_dynamic_choice_that_fails_changes_nothing),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, temp_dir_make, temp_dir_remove);
 }
