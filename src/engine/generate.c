@@ -61,13 +61,16 @@ static bool is_eos(const csn_generate_options *o, int32_t id) {
 /* One sampled token: to text, past the stop strings, to the caller. */
 static caisson_status take(struct loop *l, int32_t id, caisson_error *err) {
     const csn_generate_options *o = l->o;
-    if (is_eos(o, id) && !o->ignore_eos) {
+    bool is_end = is_eos(o, id);
+    if (is_end && !o->ignore_eos) {
         end(l, CSN_FINISH_EOS, id);
         return CAISSON_OK;
     }
     csn_sampler_accept(o->sampler, id);
     l->result.n_generated++;
-    CSN_TRY(csn_detok_feed(l->detok, id, &l->held, err));
+    if (!is_end || o->show_special) { /* not every tokenizer calls its end tokens special */
+        CSN_TRY(csn_detok_feed(l->detok, id, &l->held, err));
+    }
     size_t n;
     if (csn_stop_find(csn_buf_view(&l->held), o->stop, o->n_stop, &n, &l->result.i_stop)) {
         end(l, CSN_FINISH_STOP, id);

@@ -23,7 +23,7 @@ typedef struct csn_generate_options {
     int64_t n_predict;  /* tokens at most; < 0: until the context is full */
     const int32_t *eos; /* [n_eos] ids that end the text */
     uint32_t n_eos;
-    bool ignore_eos;     /* end-of-text tokens are text like others */
+    bool ignore_eos; /* end tokens are drawn like others; only with show_special they give text */
     const csn_str *stop; /* [n_stop] strings that end the text; they are not told */
     uint32_t n_stop;
     bool show_special;    /* special tokens are spelled out in the text */
