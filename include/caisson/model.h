@@ -188,10 +188,11 @@ CAISSON_API const float *caisson_session_logits(const caisson_session *session);
 CAISSON_API caisson_status caisson_session_save(caisson_session *session, const char *path,
                                                 caisson_error *err);
 /* Goes on where the session of the file was: it tells no tokens (caisson_session_tokens has -1 for
- * them) and no logits, and nobody can truncate it but to 0. The file does not name its model:
- * another one of the same shapes takes it. A file that is refused leaves the session as it was,
- * one that cannot be read to the end leaves it empty. Errors: CAISSON_E_MAGIC, _VERSION, _BOUNDS,
- * _PARSE (another shape; a number that is not finite), _CONTEXT (longer than the context),
+ * them) and no logits, and nobody can truncate it but to 0, which is also all that is left to one
+ * with KDA layers after an evaluation that failed or was cancelled. The file does not name its
+ * model: another one of the same shapes takes it. A file that is refused leaves the session as it
+ * was, one that cannot be read to the end leaves it empty. Errors: CAISSON_E_MAGIC, _VERSION,
+ * _BOUNDS, _PARSE (another shape; a number that is not finite), _CONTEXT (longer than the context),
  * _UNSUPPORTED as above, _IO, _NOMEM. */
 CAISSON_API caisson_status caisson_session_load(caisson_session *session, const char *path,
                                                 caisson_error *err);
