@@ -129,6 +129,8 @@ typedef struct targs { /* arguments of a call as written */
 typedef struct tbody {
     tnode **items;
     uint32_t n;
+    uint32_t *unset; /* [n_unset] symbols that are undefined at its start (scope.c) */
+    uint32_t n_unset;
 } tbody;
 
 /* The symbol of a name, or UINT32_MAX. */
@@ -176,6 +178,9 @@ struct csn_template {
 
 /* Fills t->body and t->syms. */
 caisson_status csn_tp_parse(struct csn_template *t, csn_str source, caisson_error *err);
+
+/* Fills tbody.unset of every scope. */
+caisson_status csn_tp_scopes(struct csn_template *t, caisson_error *err);
 
 /* ---- shared by parse.c and parse_expr.c ---- */
 typedef struct tparser {

@@ -120,6 +120,11 @@ static caisson_status exec(trun *r, const tnode *n) {
 caisson_status csn_tx_body(trun *r, const tbody *body) {
     caisson_status s = CAISSON_OK;
     CSN_TRY(csn_tr_enter(r));
+    for (uint32_t i = 0; i < body->n_unset && s == CAISSON_OK; i++) {
+        tval v;
+        s = csn_tv_undef(r, r->t->syms[body->unset[i]], NULL, NULL, &v);
+        s = s == CAISSON_OK ? csn_tx_store(r, body->unset[i], v) : s;
+    }
     for (uint32_t i = 0; i < body->n && s == CAISSON_OK && r->flow == FLOW_NEXT; i++) {
         s = csn_tr_charge(r, 1);
         if (s == CAISSON_OK) {

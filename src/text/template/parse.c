@@ -237,7 +237,7 @@ static caisson_status body(tparser *p, const char *const *ends, const char *tag,
         }
         for (const char *const *e = ends; e != NULL && *e != NULL; e++) {
             if (csn_tp_is_name(&p->cur, *e)) {
-                *ret = (tbody){l.items, l.n};
+                *ret = (tbody){.items = l.items, .n = l.n};
                 p->depth--;
                 return CAISSON_OK;
             }
@@ -249,7 +249,7 @@ static caisson_status body(tparser *p, const char *const *ends, const char *tag,
         }
         CSN_TRY(csn_tp_expect(p, TOK_BLOCK_END, "%}", NULL));
     }
-    *ret = (tbody){l.items, l.n};
+    *ret = (tbody){.items = l.items, .n = l.n};
     p->depth--;
     return CAISSON_OK;
 }
@@ -622,5 +622,5 @@ caisson_status csn_tp_parse(struct csn_template *t, csn_str source, caisson_erro
                                                          : "no test of this name");
         }
     }
-    return CAISSON_OK;
+    return csn_tp_scopes(t, err);
 }

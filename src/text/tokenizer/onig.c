@@ -478,7 +478,7 @@ static caisson_status put_border(translator *t, bool is_border) {
 
 /* A literal behind the literal `last`. */
 static caisson_status put_literal(translator *t, uint32_t last) {
-    uint32_t cp;
+    uint32_t cp = 0;
     CSN_TRY(read_literal(t, &cp));
     t->can_repeat = true;
     t->last = cp;
