@@ -8,8 +8,10 @@
 #define CSN_OUTLINE static __attribute__((noinline))
 #ifdef __clang__
 #define CSN_UNROLL _Pragma("unroll")
+#define CSN_UNROLL_4 _Pragma("unroll 4")
 #else
 #define CSN_UNROLL _Pragma("GCC unroll 8")
+#define CSN_UNROLL_4 _Pragma("GCC unroll 4")
 #endif
 
 #endif

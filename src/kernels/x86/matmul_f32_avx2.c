@@ -14,6 +14,7 @@ CSN_INLINE const void *decode_f16(const csn_matrix *w, uint64_t r, uint64_t c, u
                                   float *buf) {
     const uint8_t *p = w->data + 2 * (r * w->cols + c);
     uint64_t i = 0;
+    CSN_UNROLL_4
     for (; i + 8 <= m; i += 8) {
         _mm256_store_ps(buf + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p + 2 * i))));
     }
@@ -27,6 +28,7 @@ CSN_INLINE const void *decode_bf16(const csn_matrix *w, uint64_t r, uint64_t c, 
                                    float *buf) {
     const uint8_t *p = w->data + 2 * (r * w->cols + c);
     uint64_t i = 0;
+    CSN_UNROLL_4
     for (; i + 8 <= m; i += 8) {
         __m256i v = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(p + 2 * i)));
         _mm256_store_si256((void *)(buf + i), _mm256_slli_epi32(v, 16));
@@ -43,6 +45,7 @@ CSN_INLINE const void *decode_q8_row(const csn_matrix *w, uint64_t r, uint64_t c
     const int8_t *q = (const int8_t *)w->data + r * w->cols + c;
     float s = csn_scale16(w->data + w->rows * w->cols + 2 * r);
     uint64_t i = 0;
+    CSN_UNROLL_4
     for (; i + 8 <= m; i += 8) {
         _mm256_store_ps(buf + i, _mm256_mul_ps(eight_codes(q + i), _mm256_set1_ps(s)));
     }
@@ -57,6 +60,7 @@ CSN_INLINE const void *decode_q8_2f(const csn_matrix *w, uint64_t r, uint64_t c,
     const uint8_t *columns = w->data + w->rows * w->cols + 2 * w->rows + 2 * c;
     decode_q8_row(w, r, c, m, buf);
     uint64_t i = 0;
+    CSN_UNROLL_4
     for (; i + 8 <= m; i += 8) {
         __m256 f = _mm256_cvtph_ps(_mm_loadu_si128((const void *)(columns + 2 * i)));
         _mm256_store_ps(buf + i, _mm256_mul_ps(_mm256_load_ps(buf + i), f));
