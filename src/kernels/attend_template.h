@@ -39,6 +39,17 @@ INLINE uint16_t f32_to_half(float x) {
 
 typedef uint16_t v8h __attribute__((vector_size(16), aligned(1), may_alias));
 
+/* Eight codes of q8_0. */
+INLINE v8f load_codes(const int8_t *p) {
+#ifdef __AVX2__
+    __m128i codes = _mm_loadl_epi64((const __m128i *)(const void *)p);
+    return (v8f)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes));
+#else
+    return (v8f){(float)p[0], (float)p[1], (float)p[2], (float)p[3],
+                 (float)p[4], (float)p[5], (float)p[6], (float)p[7]};
+#endif
+}
+
 /* Eight halves, as half_to_f32. */
 INLINE v8f load_halves(const uint8_t *p) {
 #ifdef __F16C__
@@ -94,17 +105,10 @@ static void decode_k_tile(const csn_kv_head *kv, uint32_t i_tile, float *out) {
             if (d % 32 == 0) {
                 halves_to_f32(tile + (size_t)hd * TILE + (size_t)d / 32 * TILE * 2, scale, TILE);
             }
-            for (int j = 0; j < TILE; j++) {
-                out[d * TILE + j] = (float)codes[d * TILE + j] * scale[j];
+            UNROLL for (uint32_t j = d * TILE; j < (d + 1) * TILE; j += 8) {
+                store(out + j, load_codes(codes + j) * load(scale + j % TILE));
             }
         }
-    }
-}
-
-/* A count that the compiler knows makes it use vectors. */
-INLINE void scale_32(const int8_t *restrict codes, float scale, float *restrict out) {
-    for (int i = 0; i < 32; i++) {
-        out[i] = (float)codes[i] * scale;
     }
 }
 
@@ -122,11 +126,11 @@ static void decode_v_row(const csn_kv_head *kv, uint32_t pos, float *out, uint32
             uint16_t h;
             memcpy(&h, row + hd + d0 / 32 * 2, sizeof(h));
             float scale = half_to_f32(h);
-            if (d0 + 32 <= hd) {
-                scale_32(codes + d0, scale, out + d0);
-                continue;
+            uint32_t d = d0;
+            for (; d + 8 <= hd && d < d0 + 32; d += 8) {
+                store(out + d, load_codes(codes + d) * scale);
             }
-            for (uint32_t d = d0; d < hd; d++) {
+            for (; d < hd && d < d0 + 32; d++) {
                 out[d] = (float)codes[d] * scale;
             }
         }
