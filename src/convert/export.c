@@ -50,6 +50,7 @@ typedef struct job {
     csn_buf encoded; /* of one tensor */
     csn_buf staged;  /* paths of files that are not in their places yet, each with its NUL */
     csn_buf placed;  /* paths of files that are, and were not there before */
+    csn_file *mark;  /* MARK, claimed: nobody else exports into the directory */
     bool made_dir;
     bool is_clearing; /* what was there is no model any more */
     caisson_error *err;
@@ -510,19 +511,36 @@ static caisson_status place_all(job *j) {
     return CAISSON_OK;
 }
 
-static caisson_status write_mark(job *j) {
-    char text[MAX_MARK];
+/* The claim ends with the process. *ret_n_begun: as read_mark tells. */
+static caisson_status claim(job *j, uint32_t *ret_n_begun) {
     csn_buf path;
-    snprintf(text, sizeof(text), "%" PRIu32 "\n", j->n_files);
-    caisson_status status = path_of(j, MARK, &path);
+    bool is_ours = true;
+    CSN_TRY(path_of(j, MARK, &path));
+    bool is_there = j->fs->ops->exists(j->fs, path.ptr);
+    caisson_status status = is_there ? CAISSON_OK : note_placed(j, path.ptr);
     if (status == CAISSON_OK) {
-        status = note_placed(j, path.ptr);
+        status = csn_fs_open(j->fs, path.ptr, is_there ? CSN_OPEN_READ_WRITE : CSN_OPEN_CREATE_NEW,
+                             &j->mark, j->err);
     }
     if (status == CAISSON_OK) {
-        status = csn_fs_write_all(j->fs, path.ptr, csn_str_from(text), j->err);
+        status = j->mark->ops->lock(j->mark, &is_ours, j->err);
     }
     csn_buf_free(&path);
-    return status;
+    if (status == CAISSON_OK && !is_ours) {
+        j->placed.len = 0; /* it is the other's to remove */
+        return CSN_FAIL(j->err, CAISSON_E_BUSY, .file = j->dir,
+                        .what = "another export is writing into this directory");
+    }
+    return status == CAISSON_OK ? read_mark(j, ret_n_begun) : status;
+}
+
+static caisson_status write_mark(job *j) {
+    char text[MAX_MARK];
+    snprintf(text, sizeof(text), "%" PRIu32 "\n", j->n_files);
+    CSN_TRY(csn_file_write_at(j->mark, 0, text, strlen(text), j->err));
+    CSN_TRY(j->mark->ops->truncate(j->mark, strlen(text), j->err));
+    CSN_TRY(j->mark->ops->sync(j->mark, j->err));
+    return j->fs->ops->sync_dir(j->fs, j->mark->path, j->err);
 }
 
 static void tell_latent_eps(const job *j) {
@@ -589,7 +607,7 @@ static caisson_status run(job *j) {
     CSN_TRY(cut(j));
     j->made_dir = !j->fs->ops->exists(j->fs, j->dir);
     CSN_TRY(j->fs->ops->make_dir(j->fs, j->dir, j->err));
-    CSN_TRY(read_mark(j, &n_begun));
+    CSN_TRY(claim(j, &n_begun));
     CSN_TRY(check_target(j, n_begun));
     CSN_TRY(clear_staged(j, n_begun));
     CSN_TRY(write_mark(j));
@@ -622,6 +640,7 @@ caisson_status csn_export(csn_store *store, csn_fs *fs, const char *dir,
         undo(&j);
     }
     csn_pool_free(j.pool);
+    csn_file_close(j.mark);
     csn_buf_free(&j.encoded);
     csn_buf_free(&j.staged);
     csn_buf_free(&j.placed);

@@ -20,7 +20,7 @@ typedef struct csn_export_options {
 
 /* Makes `dir` if it is not there. Errors: CAISSON_E_EXISTS (a model is in it), _BOUNDS (a value
  * that the dtype cannot hold), _UNSUPPORTED (a dtype that we cannot decode), _MISSING (no such
- * skill), _HASH, _IO, _CANCELLED, _NOMEM. */
+ * skill), _BUSY (another export writes there), _HASH, _IO, _CANCELLED, _NOMEM. */
 caisson_status csn_export(csn_store *store, csn_fs *fs, const char *dir,
                           const csn_export_options *options, caisson_error *err);
 

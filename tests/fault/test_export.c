@@ -202,6 +202,26 @@ static void a_full_disk_leaves_the_old_model(void **state) {
     memory_fs_done(&m);
 }
 
+static void two_exports_do_not_meet(void **state) {
+    (void)state;
+    memory_fs m;
+    csn_file *f;
+    bool is_ours = false;
+    caisson_error err = {0};
+    load(&m);
+    memory_fs_put(&m, "hf/config.json", "mine", 4);
+    memory_fs_put(&m, "hf/caisson.export.part", "1\n", 2);
+    ASSERT_OK(csn_fs_open(&m.base, "hf/caisson.export.part", CSN_OPEN_READ_WRITE, &f, &err), &err);
+    ASSERT_OK(f->ops->lock(f, &is_ours, &err), &err);
+    assert_true(is_ours);
+    ASSERT_STATUS(export_to(&m.base, "m.cmf", "hf", SHARD, true, &err), CAISSON_E_BUSY);
+    assert_int_equal(n_files_in(&m.base, "hf"), 2);
+    csn_file_close(f);
+    ASSERT_OK(export_to(&m.base, "m.cmf", "hf", SHARD, true, &err), &err);
+    assert_whole(&m);
+    memory_fs_done(&m);
+}
+
 /* ---- on the system's files ---- */
 
 static void remove_dir(const char *dir) {
@@ -300,6 +320,7 @@ int main(void) {
         cmocka_unit_test(a_full_disk_is_told),
         cmocka_unit_test(what_was_there_stays),
         cmocka_unit_test(a_full_disk_leaves_the_old_model),
+        cmocka_unit_test(two_exports_do_not_meet),
         cmocka_unit_test_setup_teardown(a_full_disk_leaves_no_directory, temp_dir_make,
                                         temp_dir_remove),
         cmocka_unit_test_setup_teardown(a_killed_export_is_taken_over, temp_dir_make,
