@@ -54,10 +54,11 @@ const char *csn_hf_latent_gap(const csn_cmf *c, const char *model_type) {
     if (a->tie_word_embeddings && strcmp(model_type, "kimi_linear") == 0) {
         return "a head that is the embedding, which this class does not know";
     }
+    if (a->moe.moe_intermediate_size == 0) {
+        return "experts whose width its arch does not tell";
+    }
     if (a->moe.has_shared &&
-        a->moe.shared_expert_intermediate_size %
-                (a->moe.moe_intermediate_size > 0 ? a->moe.moe_intermediate_size : 1) !=
-            0) {
+        a->moe.shared_expert_intermediate_size % a->moe.moe_intermediate_size != 0) {
         return "a shared expert that is not as wide as some routed ones";
     }
     if (!is_k3 && (a->attn_res_block_size != 0 || a->hidden_act == CSN_ACT_SITU ||

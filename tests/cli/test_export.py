@@ -44,14 +44,15 @@ class Export(tool.Case):
                                    ("mistral", "attn_logit_softcapping", 2.0),
                                    ("qwen3", "embed_multiplier", 2.0),
                                    ("qwen3", "query_pre_attn_scalar", 100.5),
-                                   ("llama", "sliding_window", 2)):
+                                   ("llama", "sliding_window", 2),
+                                   ("deepseek_v3", "moe_intermediate_size", 0)):
             with self.subTest(family + "." + key):
                 path, hf = self.path("m.cmf"), self.path(family + key)
                 self.ok("convert", os.path.join(FAMILIES, family), "-o", path, "--force")
                 blob = bytearray(tool.read(path))
                 off, n = struct.unpack_from("<2Q", blob, 16)
                 header = json.loads(blob[off : off + n])
-                header["arch"][key] = value
+                (header["arch"]["moe"] if "moe" in key else header["arch"])[key] = value
                 if key == "sliding_window":
                     header["arch"]["layer_types"][0] = "SlidingAttention"
                 text = json.dumps(header).encode()
@@ -60,8 +61,9 @@ class Export(tool.Case):
                 with open(path, "wb") as f:
                     f.write(blob + text)
                 r = self.ok("export", path, "-o", hf)
-                self.assertIn("no config.json: it would say another model", r.err)
-                self.assertIn(key if key != "sliding_window" else "layer_types", r.err)
+                self.assertIn("no config.json: ", r.err)
+                self.assertIn({"sliding_window": "layer_types", "moe_intermediate_size": "width"}
+                              .get(key, key), r.err)
                 self.assertEqual(sorted(os.listdir(hf)), ["model.safetensors", "tokenizer.json",
                                                           "tokenizer_config.json"])
 
