@@ -10,7 +10,11 @@ enum {
     MAGIC = 0x53414457, /* "WDAS" */
     VERSION = 1,
     HEADER_BYTES = 64,
-    N_SHAPES = 10, /* numbers of the header that belong to the model */
+    N_SHAPES = 10,  /* numbers of the header that belong to the model */
+    KDA_SHAPES = 2, /* the first of linear layers' numbers */
+    MLA_SHAPES = 5, /* and of latent attention's */
+    RES_SHAPE = 9,
+    DEFAULT_CONV = 4, /* the existing engine's, where no layer has a convolution */
     FLUSH_BYTES = 1 << 20
 };
 
@@ -30,24 +34,27 @@ typedef struct stream {
 typedef struct sizes {
     uint32_t shape[N_SHAPES];
     uint32_t n_res;
+    bool has_kda, has_mla;
 } sizes;
 
 static caisson_status describe(const csn_session *s, sizes *ret, caisson_error *err) {
     const csn_plan *p = csn_session_plan(s);
-    sizes z = {.shape = {p->n_layers, p->hidden}};
-    z.shape[9] = p->res_block;
+    sizes z = {.shape = {p->n_layers, p->hidden, [KDA_SHAPES + 2] = DEFAULT_CONV}};
+    z.shape[RES_SHAPE] = p->res_block;
     z.n_res = p->res_block != 0 ? (p->n_layers + p->res_block - 1) / p->res_block : 0;
     for (uint32_t i = 0; i < p->n_layers; i++) {
         const csn_layer *l = &p->layers[i];
         if (l->kda != NULL) {
-            z.shape[2] = l->kda->n_heads;
-            z.shape[3] = l->kda->dim;
-            z.shape[4] = l->kda->conv_width;
+            z.has_kda = true;
+            z.shape[KDA_SHAPES] = l->kda->n_heads;
+            z.shape[KDA_SHAPES + 1] = l->kda->dim;
+            z.shape[KDA_SHAPES + 2] = l->kda->conv_width;
         } else if (l->mla != NULL) {
-            z.shape[5] = l->n_heads;
-            z.shape[6] = l->mla->n_nope;
-            z.shape[7] = l->mla->n_rope;
-            z.shape[8] = l->mla->n_v;
+            z.has_mla = true;
+            z.shape[MLA_SHAPES] = l->n_heads;
+            z.shape[MLA_SHAPES + 1] = l->mla->n_nope;
+            z.shape[MLA_SHAPES + 2] = l->mla->n_rope;
+            z.shape[MLA_SHAPES + 3] = l->mla->n_v;
         }
         if ((l->kda == NULL && l->mla == NULL) || p->n_loops != 1) {
             return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "session", CSN_AT(i),
@@ -283,6 +290,11 @@ static uint64_t file_bytes(const csn_plan *p, uint32_t n_past, uint32_t n_res) {
     return n * 4;
 }
 
+/* The existing engine writes what config says, of kinds of layers that the model has not, too. */
+static bool is_compared(const sizes *z, int i) {
+    return i < KDA_SHAPES || i == RES_SHAPE || (i < MLA_SHAPES ? z->has_kda : z->has_mla);
+}
+
 static caisson_status check_header(const csn_session *s, stream *st, const sizes *z,
                                    uint32_t *ret_past) {
     uint32_t word[HEADER_BYTES / 4];
@@ -297,7 +309,7 @@ static caisson_status check_header(const csn_session *s, stream *st, const sizes
                                    word[0] != MAGIC ? word[0] : word[1]));
     }
     for (int i = 0; i < N_SHAPES; i++) {
-        if (word[2 + i] != z->shape[i]) {
+        if (is_compared(z, i) && word[2 + i] != z->shape[i]) {
             return CSN_FAIL(st->err, CAISSON_E_PARSE, .section = "session", CSN_AT(8 + 4 * i),
                             .tensor = csn_str_from(shape_names[i]),
                             .what = "the session was saved by a model of another shape",

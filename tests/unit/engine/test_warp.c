@@ -286,6 +286,38 @@ static void write_file(const char *path, const csn_buf *b, size_t n) {
     tiny_check(csn_fs_write_all(csn_fs_os(), path, csn_str_make(b->ptr, n), &err), &err);
 }
 
+/* A model without linear layers: what the existing engine (0.6.8) writes in front of its session
+ * after the prompt. Its numbers of linear layers come from config alone, and it compares all of
+ * them. */
+static void sessions_without_linear_layers(void **state) {
+    static const int32_t want[16] = {0x53414457, 1, 4, 128, 0, 0, 4, 4, 16, 8, 16, 0, 6, 0, 0, 0};
+    static const struct how how = {.n_threads = 1};
+    static const size_t at[] = {16, 20, 24}; /* heads, their size, width of the convolution */
+    static const int32_t other = 7;
+    const char *path = temp_path("rope.session");
+    csn_buf bytes = CSN_BUF_INIT(1 << 20);
+    caisson_error err = {0};
+    (void)state;
+    csn_model *m = open_model("vq3r-rope", &how);
+    csn_session *s = new_session(m, CSN_KV_F32);
+    eval(s, prompt, N_PROMPT);
+    tiny_check(csn_session_save(s, csn_fs_os(), path, &err), &err);
+    tiny_check(csn_fs_read_all(csn_fs_os(), path, 1 << 20, &bytes, &err), &err);
+    assert_memory_equal(bytes.ptr, want, sizeof(want));
+    for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+        memcpy(bytes.ptr + at[i], &other, sizeof(other));
+    }
+    write_file(path, &bytes, bytes.len);
+    tiny_check(csn_session_load(s, csn_fs_os(), path, &err), &err);
+    assert_int_equal(csn_session_n_past(s), N_PROMPT);
+    memcpy(bytes.ptr + 28, &other, sizeof(other)); /* heads of latent attention, which count */
+    write_file(path, &bytes, bytes.len);
+    assert_int_equal(csn_session_load(s, csn_fs_os(), path, &err), CAISSON_E_PARSE);
+    csn_buf_free(&bytes);
+    csn_session_free(s);
+    csn_model_free(m);
+}
+
 /* Whatever is refused leaves the session where it was. */
 static void damaged_sessions_are_refused(void **state) {
     static const struct how how = {.n_threads = 1};
@@ -506,6 +538,7 @@ int main(void) {
         cmocka_unit_test(k3),
         cmocka_unit_test(packed_indices),
         cmocka_unit_test(the_existing_engine_s_sessions),
+        cmocka_unit_test(sessions_without_linear_layers),
         cmocka_unit_test(a_saved_session_goes_on),
         cmocka_unit_test(damaged_sessions_are_refused),
         cmocka_unit_test(other_models_are_not_saved),
