@@ -245,6 +245,9 @@ static int eval_model(const cli_args *args, caisson_model *model, const int32_t 
         }
         if (rc == CLI_OK) {
             put_generated(&j, generated, n_decode);
+            if (cli_has(args, "stats")) { /* else the same document whatever was read */
+                cli_put_stats(&w, model);
+            }
             csn_jw_object_end(&w);
             if (csn_jw_end(&w) != CAISSON_OK) {
                 rc = cli_fail(args, &err);
@@ -332,7 +335,8 @@ const cli_command cli_cmd_eval = {
     .groups = {options, CLI_MODEL_GROUPS, cli_memory_options, cli_signature_options,
                cli_verify_options, cli_json_options, cli_common_options},
     .details = "JSON: {\"n_vocab\":V, \"positions\":[{\"i\":2, \"argmax\":A, \"top\":[{\"id\":A,"
-               "\"logit\":1.5}]}], \"generated\":[...]}",
+               "\"logit\":1.5}]}], \"generated\":[...]}, with --stats also \"experts\" and "
+               "\"trunk\", as run",
     .examples = "caisson eval model.cmf --tokens 1,2,3 --decode 16 --json",
     .run = run,
 };

@@ -86,8 +86,7 @@ const cli_command cli_cmd_export = {
         "tokenizer_config.json. Tensors keep their names, which are Hugging Face's; every payload "
         "is checked against its hash when it is read. Where the model has what config.json has no "
         "words for, that file is left out, and what it was is said. Masks are not exported. A "
-        "model "
-        "that --force replaces stays until all of the new one is written.",
+        "model that --force replaces stays until all of the new one is written.",
     .examples = "caisson export model.cmf -o hf --dtype bf16\n"
                 "caisson export model.cmf -o hf --shard-max-size 5G",
     .run = run,

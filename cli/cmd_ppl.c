@@ -12,9 +12,10 @@
 #include "open.h"
 #include "score.h"
 
-enum { MAX_INPUT = 1 << 28 };
+enum { MAX_INPUT = 1 << 28, MAX_JSON = 1 << 20 };
 
-static int print_result(const cli_args *args, const caisson_score *t, bool has_kl) {
+static int print_result(const cli_args *args, const caisson_model *model, const caisson_score *t,
+                        bool has_kl) {
     double nll = t->nll / (double)t->n;
     double kl = t->kl / (double)t->n;
     double same = (double)t->n_same / (double)t->n;
@@ -27,7 +28,7 @@ static int print_result(const cli_args *args, const caisson_score *t, bool has_k
         return CLI_OK;
     }
     caisson_error err;
-    csn_buf out = CSN_BUF_INIT(4096);
+    csn_buf out = CSN_BUF_INIT(MAX_JSON);
     csn_jw w = csn_jw_begin(&out, &err);
     csn_jw_object(&w);
     csn_jw_put_f64(&w, "ppl", exp(nll));
@@ -37,6 +38,9 @@ static int print_result(const cli_args *args, const caisson_score *t, bool has_k
         csn_jw_put_f64(&w, "kl", kl);
         csn_jw_put_f64(&w, "kl_max", t->kl_max);
         csn_jw_put_f64(&w, "same_argmax", same);
+    }
+    if (cli_has(args, "stats")) {
+        cli_put_stats(&w, model);
     }
     csn_jw_object_end(&w);
     return cli_put_json(args, &w, &out, &err);
@@ -77,7 +81,7 @@ static int score(const cli_args *args, caisson_model *model, const char *text, s
         rc = cli_score_text(args, session, base_session, text, n, &t);
     }
     if (rc == CLI_OK) {
-        rc = print_result(args, &t, base_session != NULL);
+        rc = print_result(args, model, &t, base_session != NULL);
     }
     caisson_session_free(base_session);
     caisson_session_free(session);
@@ -138,7 +142,7 @@ const cli_command cli_cmd_ppl = {
         "scored, given the tokens before it in the window; nll is the mean in nats, ppl is "
         "exp(nll), n_tokens counts the scored tokens.\n"
         "JSON: {\"ppl\":P, \"nll\":N, \"n_tokens\":T}, with --kl also \"kl\" (the mean, nats), "
-        "\"kl_max\", \"same_argmax\".",
+        "\"kl_max\", \"same_argmax\"; with --stats \"experts\" and \"trunk\", as run.",
     .examples = "caisson ppl model.cmf text.txt --json\n"
                 "caisson ppl model.cmf text.txt --compute int8 --kl model.cmf",
     .run = run,

@@ -224,6 +224,7 @@ static void put_one(csn_jw *w, const caisson_expert_stats *s) {
     csn_jw_put_u64(w, "ahead_used_bytes", s->ahead_used_bytes);
     csn_jw_put_f64(w, "stall_s", s->stall_s);
     csn_jw_put_f64(w, "read_s", s->read_s);
+    csn_jw_put_f64(w, "overlap", overlap(s) / 100.0);
     put_counts(w, "guessed", s->guessed);
     put_counts(w, "guessed_right", s->guessed_right);
 }

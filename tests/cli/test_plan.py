@@ -211,6 +211,28 @@ class Budget(tool.Case):
         self.assertIn("disk: reads were under way", said)
         self.assertNotIn("% right", self.ok(*args, "--stats", "--no-lookahead").err)
 
+    def test_statistics_are_in_the_json(self):
+        model = os.path.join(os.path.dirname(WASTE), "vq3r-tok.waste")
+        text = self.path("text")
+        with open(text, "w") as f:
+            f.write("one two three four five six seven eight nine ten")
+        records = {}
+        with open(os.path.join(model, "manifest.json")) as f:
+            for layer, bank in json.load(f)["layers"].items():
+                records[int(layer)] = bank["bytes"] // bank["experts"]
+        for args in (("eval", model, *self.ARGS[2:]), ("ppl", model, text, "-c", 64)):
+            args = (*args, "--budget", 2 * self.floor, "--json")
+            plain = self.ok(*args).json
+            self.assertNotIn("experts", plain)  # the same document whatever was read
+            said = self.ok(*args, "--stats").json
+            for layer in said["experts"]["layers"]:
+                self.assertGreater(layer["misses"], 0)
+                self.assertEqual(layer["bytes_read"], layer["reads"] * records[layer["layer"]])
+                waited = layer["stall_s"] / layer["read_s"] if layer["read_s"] else 1
+                self.assertAlmostEqual(layer["overlap"], max(0, 1 - waited))
+            del said["experts"]
+            self.assertEqual(said, plain)
+
     def test_the_peak_is_kept(self):
         if any(s in os.environ.get("CFLAGS", "") + tool.BUILD for s in ("san", "aarch64")):
             self.skipTest("sanitizers and emulators take memory of their own")
