@@ -64,6 +64,10 @@ caisson_status csn_config_mla(csn_config *c, const csn_rope_rules *rules, double
     }
     a->head_dim = a->mla.qk_rope_head_dim; /* what RoPE's factors are made for */
     CSN_TRY(csn_config_rope(c, rules, arena, a, err));
+    if (a->longrope.present) {
+        return CSN_FAIL(err, CAISSON_E_UNSUPPORTED, .section = "rope_parameters",
+                        .tensor = CSN_STR("rope_type"), .what = "longrope with latent attention");
+    }
     a->head_dim = a->mla.qk_nope_head_dim + a->mla.qk_rope_head_dim;
     a->mla.present = true;
     return CAISSON_OK;

@@ -326,6 +326,14 @@ static void refuses_configs_it_does_not_understand(void **state) {
         {"llama_yarn", "\"beta_fast\"", "\"beta_xast\"", CAISSON_E_UNSUPPORTED, "beta_xast"},
         {"llama_yarn", "\"yarn\"", "\"yern\"", CAISSON_E_UNSUPPORTED, "rope_type"},
         {"phi3_longrope", "\"short_factor\"", "\"short_facto_\"", CAISSON_E_PARSE, "short_factor"},
+        {"deepseek_v3",
+         "\"beta_fast\": 32.0,\n    \"beta_slow\": 1.0,\n    \"factor\": 4.0,\n    \"mscale\": "
+         "0.8,\n"
+         "    \"mscale_all_dim\": 0.8,\n    \"original_max_position_embeddings\": 64,\n"
+         "    \"rope_theta\": 10000.0,\n    \"rope_type\": \"yarn\"",
+         "\"short_factor\": [1, 1, 1, 1], \"long_factor\": [1, 1, 1, 1], "
+         "\"original_max_position_embeddings\": 64, \"rope_type\": \"longrope\"",
+         CAISSON_E_UNSUPPORTED, "rope_type"},
         {"qwen2_sliding", "\"use_sliding_window\": true", "\"use_sliding_window\": false",
          CAISSON_E_UNSUPPORTED, "layer_types"},
         {"smollm3", "\"no_rope_layers\": [\n    1,", "\"no_rope_layers\": [\n    2,",
@@ -366,13 +374,11 @@ static void refuses_configs_it_does_not_understand(void **state) {
         csn_convert_options o = options("q8_row");
         memory_fs_init(&fs);
         load_dir(&fs, cases[i].family);
-        char from[128], to[128];
-        snprintf(from, sizeof(from), "%s", cases[i].from);
-        snprintf(to, sizeof(to), "%s", cases[i].to);
+        const char *from = cases[i].from, *to = cases[i].to;
         memory_fs_node *node = memory_fs_find(&fs, "d/config.json");
         size_t at =
             csn_str_find(csn_str_make((char *)node->bytes, node->len), csn_str_from(from), 0);
-        if (at == SIZE_MAX) { /* the text with a comma where the case has a blank for length */
+        if (at == SIZE_MAX) {
             fail_msg("case %d: text not found", (int)i);
         }
         size_t nf = strlen(from), nt = strlen(to);
