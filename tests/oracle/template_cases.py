@@ -427,6 +427,7 @@ s|upper
 s|lower
 s|title
 'foo bar-baz (qux) it\'s'|title
+'aΣ bΣΣ ΑΣ-Σ (cΣd'|title
 s|capitalize
 none|upper
 missing|upper

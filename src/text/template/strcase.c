@@ -5,15 +5,16 @@
 #include "base/utf8.h"
 #include "text/template/pychar_internal.h"
 
-/* Is the sigma at byte i the last letter of a word? (Unicode 3.13, Final_Sigma) */
-static bool is_final_sigma(csn_str s, size_t i, size_t k) {
+/* Is the sigma at byte i the last letter of a word? (Unicode 3.13, Final_Sigma) What is before byte
+ * `first` does not count. */
+static bool is_final_sigma(csn_str s, size_t first, size_t i, size_t k) {
     uint32_t cp;
     bool is_after_letter = false;
     size_t at = i;
-    while (at > 0) {
+    while (at > first) {
         do {
             at--;
-        } while (at > 0 && ((unsigned char)s.ptr[at] & 0xc0) == 0x80);
+        } while (at > first && ((unsigned char)s.ptr[at] & 0xc0) == 0x80);
         csn_utf8_decode(s, at, &cp);
         if (!csn_py_is_case_ignorable(cp)) {
             is_after_letter = csn_py_is_cased(cp);
@@ -35,6 +36,7 @@ caisson_status csn_sm_case(trun *r, const tstr *s, tcase_op op, tval *ret) {
     csn_str bytes = csn_ts_bytes(s);
     tbuf b = {0};
     bool is_start = true; /* of a word, or of the text */
+    size_t first = 0;     /* the filter lowers what is behind a word's first letter by itself */
     CSN_TRY(csn_tr_charge(r, s->len / 16));
     for (size_t i = 0; i < s->len;) {
         uint32_t cp = 0;
@@ -52,7 +54,7 @@ caisson_status csn_sm_case(trun *r, const tstr *s, tcase_op op, tval *ret) {
         size_t n = csn_py_map_case(cp, which, to);
         if (cp == 0x3a3 && which == CASE_LOWER) {
             CSN_TRY(csn_tr_charge(r, 1));
-            to[0] = is_final_sigma(bytes, i, k) ? 0x3c2 : 0x3c3;
+            to[0] = is_final_sigma(bytes, first, i, k) ? 0x3c2 : 0x3c3;
         }
         char out[12];
         size_t o = 0;
@@ -61,6 +63,7 @@ caisson_status csn_sm_case(trun *r, const tstr *s, tcase_op op, tval *ret) {
         }
         CSN_TRY(csn_tb_put(r, &b, out, o, s->marks != NULL ? s->marks[i] != 0 : s->is_trusted));
         if (op == OP_TITLE_FILTER) {
+            first = is_start ? i + k : first;
             is_start =
                 csn_py_is_space(cp) || (cp < 0x80 && cp > 0 && strchr("-({[<", (int)cp) != NULL);
         } else {
