@@ -573,6 +573,21 @@ static caisson_status check_config(const job *j, csn_str text, caisson_error *er
     return status;
 }
 
+static caisson_status write_checked_config(job *j, csn_str text) {
+    caisson_error why;
+    caisson_status status = check_config(j, text, &why);
+    if (status == CAISSON_E_NOMEM) {
+        *j->err = why;
+        return status;
+    }
+    if (status != CAISSON_OK) {
+        CSN_WARN(j->o->log, "no config.json: it would say another model (%s)", why.tensor);
+        return CAISSON_OK;
+    }
+    tell_latent_eps(j);
+    return write_text(j, "config.json", text);
+}
+
 static caisson_status write_config(job *j) {
     const char *gap = csn_hf_config_gap(j->cmf);
     if (gap != NULL) {
@@ -580,17 +595,9 @@ static caisson_status write_config(job *j) {
         return CAISSON_OK;
     }
     csn_buf text = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
-    caisson_error why;
-    CSN_TRY(make_json(j, put_config, &text));
-    caisson_status status = check_config(j, csn_buf_view(&text), &why);
-    if (status == CAISSON_E_NOMEM) {
-        *j->err = why;
-    } else if (status != CAISSON_OK) {
-        CSN_WARN(j->o->log, "no config.json: it would say another model (%s)", why.tensor);
-        status = CAISSON_OK;
-    } else {
-        tell_latent_eps(j);
-        status = write_text(j, "config.json", csn_buf_view(&text));
+    caisson_status status = make_json(j, put_config, &text);
+    if (status == CAISSON_OK) {
+        status = write_checked_config(j, csn_buf_view(&text));
     }
     csn_buf_free(&text);
     return status;

@@ -371,8 +371,8 @@ static void marks_survive_every_derivation(void **state) {
         "{{ namespace(**d) }}@",
         "{{ '%s@' | format(**d) }}",
         "{% macro f() %}@{{ kwargs }}{% endmacro %}{{ f(**d) }}",
-        "{% macro f() %}@{{ kwargs | list }}{{ caller() }}{% endmacro %}{% call f(**d) %}@{% "
-        "endcall %}",
+        ("{% macro f() %}@{{ kwargs | list }}{{ caller() }}{% endmacro %}"
+         "{% call f(**d) %}@{% endcall %}"),
         "{{ m if m else '@' }}",
         "{{ m | string ~ '@' }}",
         "{% with a = m %}{{ a }}@{% endwith %}",
