@@ -97,15 +97,28 @@ static const char *other_form(const char *dir) {
     return NULL;
 }
 
-/* A name that is meant for a program which fetches models: a URL, or OWNER/NAME. */
-static const char *not_local(const char *path) {
+static bool names_file(const char *path) {
+    static const char *const endings[] = {".cmf", ".gguf", ".waste", ".safetensors", ".json"};
+    for (size_t i = 0; i < sizeof(endings) / sizeof(*endings); i++) {
+        if (csn_str_ends(csn_str_from(path), csn_str_from(endings[i]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A model's name that is meant for a program which fetches models: a URL, or OWNER/NAME. */
+static const char *not_local(const cli_args *args, const char *path) {
     const char *slash = strchr(path, '/');
     char owner[256];
+    if (args->n_positional == 0 || strcmp(args->positional[0], path) != 0) {
+        return NULL; /* another file that the command was given */
+    }
     if (strstr(path, "://") != NULL) {
         return "Models are files of this machine: download it first.";
     }
-    if (slash == NULL || slash == path || strchr("./~", *path) != NULL ||
-        strchr(slash + 1, '/') != NULL) {
+    if (slash == NULL || strchr("./~", *path) != NULL || strchr(slash + 1, '/') != NULL ||
+        names_file(path)) {
         return NULL;
     }
     snprintf(owner, sizeof(owner), "%.*s", (int)(slash - path), path);
@@ -149,7 +162,7 @@ static const char *advice(const cli_args *args, const caisson_error *err) {
     case CAISSON_E_IO:
         return err->sys_errno == EISDIR   ? "That is a directory; this command wants a .cmf file, "
                                             "which caisson convert makes of it."
-               : err->sys_errno == ENOENT ? not_local(err->file)
+               : err->sys_errno == ENOENT ? not_local(args, err->file)
                                           : other_form(err->file);
     case CAISSON_E_VERSION:
     case CAISSON_E_FEATURE: return "The file was made for a newer reader.";

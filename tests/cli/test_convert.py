@@ -190,8 +190,9 @@ class Convert(tool.Case):
             advice(other, text)
         advice("https://example.org/m.gguf", "download it first")
         advice("Owner/Model", "hf download")
-        self.assertNotIn("hf download", self.fails(FAILED, "convert", self.path("no.gguf"), "-o",
-                                                   self.out).err)
+        for args in ((self.path("no.gguf"), "-o", self.out), ("folder/no.gguf", "-o", self.out),
+                     (TINY, "-o", "folder/out.cmf")):
+            self.assertNotIn("hf download", self.fails(FAILED, "convert", *args).err)
 
     def test_missing_source_and_missing_directory(self):
         self.assertIn("nope", self.fails(FAILED, "convert", self.path("nope"), "-o", self.out).err)
