@@ -566,7 +566,7 @@ static caisson_status check_config(const job *j, csn_str text, caisson_error *er
     }
     if (status == CAISSON_OK) {
         want.mla.norm_eps = s.arch.mla.norm_eps; /* told apart from this */
-        status = csn_arithmetic_check(&s.arch, &want, "another model", err);
+        status = csn_arithmetic_check(&s.arch, &want, "config.json would say another model", err);
     }
     csn_json_free(doc);
     csn_arena_done(&s.arena);
@@ -581,7 +581,8 @@ static caisson_status write_checked_config(job *j, csn_str text) {
         return status;
     }
     if (status != CAISSON_OK) {
-        CSN_WARN(j->o->log, "no config.json: it would say another model (%s)", why.tensor);
+        char line[1024];
+        CSN_WARN(j->o->log, "no config.json: %s", caisson_error_format(&why, line, sizeof(line)));
         return CAISSON_OK;
     }
     tell_latent_eps(j);
