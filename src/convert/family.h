@@ -97,6 +97,7 @@ typedef struct csn_family {
     bool gguf_permutes_rows;  /* q and k rows lie in interleaved order (llama.cpp's llama) */
     bool gguf_adds_one;       /* norm weights are stored as 1 + w */
     const char *const *drops; /* prefixes of tensors that are left out (vision towers), or NULL */
+    bool is_named_outside;    /* text_config calls itself by another family's name */
     bool drops_next_layers;   /* layers behind the last, which predict more than one token */
 } csn_family;
 

@@ -117,7 +117,10 @@ static caisson_status read_arch(reader *r, const csn_jval *root) {
     }
     kind = whole;
     CSN_TRY(csn_config_str(&c, "model_type", &kind, r->err));
-    if (csn_str_is(whole, "kimi_k3")) { /* whose text model is called kimi_linear, another family */
+    caisson_error ignored;
+    const csn_family *outer_family;
+    if (csn_family_find(whole, false, &outer_family, &ignored) == CAISSON_OK &&
+        outer_family->is_named_outside) {
         kind = whole;
     }
     CSN_TRY(csn_family_find(kind, false, &s->family, r->err));

@@ -34,6 +34,7 @@ static caisson_status bf16_encode(const float *x, const csn_shape *shape,
                                   caisson_error *err) {
     csn_encode_job job;
     CSN_TRY(csn_encode_begin(&csn_dtype_bf16, x, shape, options, out, &job, err));
+    job.largest = "at most 3.3895e+38";
     csn_encode_split(pool, &job, encode_units, job.n);
     return csn_encode_end(&job, err);
 }

@@ -236,13 +236,12 @@ caisson_status csn_encoded_nbytes(const csn_dtype *d, const csn_shape *shape,
 
 caisson_status csn_encode_end(const csn_encode_job *job, caisson_error *err) {
     if (atomic_load_explicit(&job->has_inf, memory_order_relaxed)) {
-        bool is_bf16 = job->dtype == &csn_dtype_bf16;
-        return CSN_FAIL(
-            err, CAISSON_E_BOUNDS,
-            .what = is_bf16 ? "a value is too large for this dtype"
-                            : "a value is too large for the f16 of this dtype",
-            CSN_TEXTS(is_bf16 ? CSN_STR("at most 3.3895e+38") : CSN_STR("at most 65504"),
-                      csn_str_from(job->dtype->name)));
+        const char *largest = job->largest;
+        return CSN_FAIL(err, CAISSON_E_BOUNDS,
+                        .what = largest != NULL ? "a value is too large for this dtype"
+                                                : "a value is too large for the f16 of this dtype",
+                        CSN_TEXTS(csn_str_from(largest != NULL ? largest : "at most 65504"),
+                                  csn_str_from(job->dtype->name)));
     }
     return CAISSON_OK;
 }

@@ -104,7 +104,8 @@ static inline csn_numbers csn_group_scales(const csn_matrix *m, uint64_t first, 
                          .of_row = m->cols % CSN_GROUP == 0 ? m->cols / CSN_GROUP : 0};
 }
 
-/* A job of an encoder: units [u0, u1) of work; sets *inf when a stored f16 became infinite. */
+/* A job of an encoder: units [u0, u1) of work; sets has_inf when a stored number became
+ * infinite. */
 typedef struct csn_encode_job {
     const csn_dtype *dtype;
     const float *x;
@@ -112,6 +113,7 @@ typedef struct csn_encode_job {
     uint64_t n, rows, cols;
     const csn_encode_options *options;
     void *extra;
+    const char *largest; /* what the stored numbers hold, where they are not f16 */
     atomic_bool has_inf;
 } csn_encode_job;
 typedef void (*csn_encode_fn)(csn_encode_job *job, uint64_t u0, uint64_t u1);
@@ -125,7 +127,7 @@ caisson_status csn_encode_begin(const csn_dtype *d, const float *x, const csn_sh
 /* job->out: nbytes bytes, the whole of *out. Their contents are not set. */
 caisson_status csn_encode_room(csn_encode_job *job, uint64_t nbytes, csn_buf *out,
                                caisson_error *err);
-/* OK, or BOUNDS when a value or scale does not fit into f16. */
+/* OK, or BOUNDS when a value or scale does not fit. */
 caisson_status csn_encode_end(const csn_encode_job *job, caisson_error *err);
 
 static inline void csn_note_inf(csn_encode_job *job, uint16_t h) {

@@ -269,4 +269,5 @@ const csn_family csn_family_kimi_k3 = {
     .read_config = kimi_k3_config,
     .tables = tables,
     .drops = (const char *const[]){"vision_tower.", "mm_projector.", NULL},
+    .is_named_outside = true,
 };
