@@ -22,7 +22,7 @@ static int detokenize(const cli_args *args, const caisson_model *model, const in
 static int run(const cli_args *args) {
     int32_t *ids;
     size_t n;
-    int rc = cli_parse_ids(args, args->positional[1], &ids, &n);
+    int rc = cli_read_ids(args, args->n_positional > 1 ? args->positional[1] : "-", &ids, &n);
     if (rc != CLI_OK) {
         return rc;
     }
@@ -44,14 +44,16 @@ static const cli_option options[] = {
 const cli_command cli_cmd_detokenize = {
     .name = "detokenize",
     .summary = "Turn token ids into text",
-    .positionals = "MODEL IDS",
-    .min_args = 2,
+    .positionals = "MODEL [IDS]",
+    .min_args = 1,
     .max_args = 2,
     .groups = {options, cli_text_options, cli_json_options, cli_common_options},
     .details =
-        "IDS are numbers with commas between. The text is written as it is, without a newline "
+        "IDS are numbers with commas between; without them, or for -, they are read from standard "
+        "input, as caisson tokenize writes them. The text is written as it is, without a newline "
         "behind it; with --json as {\"text\": ...}.",
-    .examples = "caisson detokenize model.cmf 1,2,3",
+    .examples = "caisson detokenize model.cmf 1,2,3\n"
+                "caisson tokenize model.cmf < page.txt | caisson detokenize model.cmf",
     .run = run,
     .ends_at_once = true,
 };

@@ -271,8 +271,12 @@ static int run(const cli_args *args) {
     }
     int32_t *ids = NULL;
     size_t n = 0;
-    int rc = cli_parse_ids(args, cli_text(args, "tokens", ""), &ids, &n);
+    int rc = cli_read_ids(args, cli_text(args, "tokens", ""), &ids, &n);
+    if (rc == CLI_OK && n == 0) {
+        rc = cli_usage_error(args->command, "--tokens holds no id");
+    }
     if (rc != CLI_OK) {
+        free(ids);
         return rc;
     }
     caisson_model *model;
@@ -290,7 +294,8 @@ static const cli_option options[] = {
     {.name = "tokens",
      .kind = CLI_TEXT,
      .value = "IDS",
-     .help = "The prompt: token ids with commas between (needed); no BOS is added"},
+     .help = "The prompt: token ids with commas between, or - to read them from standard "
+             "input (needed); no BOS is added"},
     {.name = "decode",
      .short_name = "n",
      .kind = CLI_INT,

@@ -16,7 +16,7 @@
 #include "memory.h"
 #include "term.h"
 
-enum { MAX_JSON = 256 << 20 };
+enum { MAX_JSON = 256 << 20, MAX_IDS = 256 << 20 };
 
 static void put_line(const cli_args *args, cli_style style, const char *kind, const char *text) {
     bool colour = cli_has_colour(stderr);
@@ -393,37 +393,55 @@ int cli_read_text(const cli_args *args, const char *path, size_t max, char **ret
     return CLI_OK;
 }
 
-int cli_parse_ids(const cli_args *args, const char *text, int32_t **ret, size_t *ret_n) {
+static int parse_ids(const cli_args *args, const char *text, int32_t **ret, size_t *ret_n) {
     int32_t *ids = malloc((strlen(text) / 2 + 1) * sizeof(*ids));
     if (ids == NULL) {
         return out_of_memory(args);
     }
     size_t n = 0;
-    const char *p = text;
-    for (;;) {
+    const char *p = text + strspn(text, " \n");
+    const char *item = p;
+    bool is_list = *p == '\0';
+    while (!is_list) {
         char *end;
         errno = 0;
+        item = p;
         long v = strtol(p, &end, 10);
         if (end == p || errno != 0 || v < 0 || v > INT32_MAX) {
             break;
         }
         ids[n++] = (int32_t)v;
         p = end + strspn(end, " \n");
-        if (*p == '\0') {
-            *ret = ids;
-            *ret_n = n;
-            return CLI_OK;
-        }
-        if (*p != ',') {
+        is_list = *p == '\0';
+        if (!is_list && *p++ != ',') {
             break;
         }
-        p++;
     }
-    free(ids);
-    return cli_usage_error(args->command,
-                           "token ids must be numbers with commas between, as in "
-                           "1,2,3; not \"%s\"",
-                           text);
+    if (!is_list) {
+        free(ids);
+        return cli_usage_error(args->command,
+                               "token ids must be numbers with commas between, as in 1,2,3; not "
+                               "\"%.60s\"",
+                               *item != '\0' ? item : text);
+    }
+    *ret = ids;
+    *ret_n = n;
+    return CLI_OK;
+}
+
+int cli_read_ids(const cli_args *args, const char *text, int32_t **ret, size_t *ret_n) {
+    if (strcmp(text, "-") != 0) {
+        return parse_ids(args, text, ret, ret_n);
+    }
+    char *read;
+    size_t n;
+    int rc = cli_read_text(args, text, MAX_IDS, &read, &n);
+    if (rc == CLI_OK) {
+        rc = strlen(read) == n ? parse_ids(args, read, ret, ret_n)
+                               : cli_usage_error(args->command, "token ids hold a zero byte");
+        free(read);
+    }
+    return rc;
 }
 
 int cli_put_json(const cli_args *args, csn_jw *w, csn_buf *out, caisson_error *err) {

@@ -72,7 +72,9 @@ int cli_tell_done(const cli_args *args, const char *done, const char *key, const
 /* Standard output: the text as it is, or with --json as {"text": ...}. CLI_OK or the exit code. */
 int cli_put_text(const cli_args *args, const caisson_text *text);
 
-/* Comma-separated ids (spaces allowed). CLI_OK or CLI_USAGE with the message printed; malloc'd. */
-int cli_parse_ids(const cli_args *args, const char *text, int32_t **ret, size_t *ret_n);
+/* Comma-separated ids (spaces allowed), or those on standard input for "-", which may be longer
+ * than a command line; none is an empty list. CLI_OK or the exit code with the message printed;
+ * malloc'd. */
+int cli_read_ids(const cli_args *args, const char *text, int32_t **ret, size_t *ret_n);
 
 #endif

@@ -172,6 +172,19 @@ class Text(tool.Case):
             self.assertEqual(self.ok("detokenize", TINY, ids).out, text)
             self.assertEqual(self.ok("detokenize", TINY, ids, "--json").json, {"text": text})
 
+    def test_detokenize_reads_ids_from_standard_input(self):
+        text = "Caf\u00e9 " * 40000  # more ids than one argument of a command holds
+        ids = self.ok("tokenize", TINY, stdin=text.encode()).out.encode()
+        self.assertGreater(len(ids), 1 << 17)
+        self.assertEqual(self.ok("detokenize", TINY, stdin=ids).out, text)
+        self.assertEqual(self.ok("detokenize", TINY, "-", stdin=b"").out, "")
+        self.assertEqual(self.ok("detokenize", TINY, "", "--json").json, {"text": ""})
+        self.assertIn("1;2", self.fails(USAGE, "detokenize", TINY, stdin=b"5,1;2").err)
+        self.fails(USAGE, "detokenize", TINY, stdin=b"5\0,6")
+        want = self.ok("eval", TINY, "--tokens", "5,6,7", "--json").json
+        self.assertEqual(self.ok("eval", TINY, "--tokens", "-", "--json", stdin=b"5,6,7\n").json, want)
+        self.fails(USAGE, "eval", TINY, "--tokens", "")
+
     def test_tokenize_bytes_that_are_not_utf8(self):
         self.ok("tokenize", TINY, "--json", stdin=b"a\xff\xfe\x00b")
 
