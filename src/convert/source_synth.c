@@ -17,15 +17,18 @@ typedef struct lister {
 
 /* Whether a tensor that may be missing is there. */
 static bool wants(const lister *l, const csn_name_row *row, csn_str name) {
+    const csn_arch *a = &l->s->arch;
     uint32_t layer;
     if (csn_str_is(name, "lm_head.weight")) {
-        return !l->s->arch.tie_word_embeddings;
+        return !a->tie_word_embeddings;
     }
     if ((row->flags & CSN_ROW_OPTIONAL) == 0) {
         return true;
     }
-    if (l->size->is_warp) {
-        return csn_warp_row_find(l->words, name, &layer) != NULL;
+    if (a->mla.present) {
+        bool is_of_sigmoid = csn_str_ends(name, CSN_STR("expert_bias"));
+        return csn_warp_row_find(l->words, name, &layer) != NULL &&
+               (a->moe.router_sigmoid || !is_of_sigmoid);
     }
     bool of_qkv = csn_str_ends(name, CSN_STR("q_proj.bias")) ||
                   csn_str_ends(name, CSN_STR("k_proj.bias")) ||
@@ -36,6 +39,12 @@ static bool wants(const lister *l, const csn_name_row *row, csn_str name) {
 static csn_shape shape_of(const lister *l, const csn_name_row *row) {
     uint64_t rows = csn_convert_dim(&l->s->arch, row->rows);
     uint64_t cols = csn_convert_dim(&l->s->arch, row->cols);
+    if (row->of_rows[0] != CSN_DIM_NONE) {
+        rows = 0;
+        for (int i = 0; i < 3; i++) {
+            rows += csn_convert_dim(&l->s->arch, row->of_rows[i]);
+        }
+    }
     if (row->cols == CSN_DIM_NONE) {
         return (csn_shape){1, {rows}};
     }
@@ -68,7 +77,8 @@ static caisson_status add_row(lister *l, const csn_name_row *row, uint32_t layer
     const csn_arch *a = &l->s->arch;
     bool is_kda = layer < a->n_layer_types && a->layer_types[layer] == CSN_LAYER_KDA;
     bool is_mixture = a->moe.present && layer >= l->words->first_dense;
-    if (!csn_convert_row_is_there(row, is_mixture, is_kda)) {
+    bool is_listed = row->before[0] != CSN_DIM_NONE; /* with the first rows of its source */
+    if (is_listed || !csn_convert_row_is_there(row, is_mixture, is_kda)) {
         return CAISSON_OK;
     }
     uint32_t n = (row->flags & CSN_ROW_EXPERT) != 0 ? a->moe.n_experts : 1;
@@ -144,7 +154,7 @@ caisson_status csn_source_new_synth(const csn_synth_size *size, const csn_warp_w
 
 typedef struct filler {
     const csn_source *s;
-    uint64_t i_tensor, n;
+    uint64_t i_tensor, row0, n;
     csn_synth_scale scale;
     float *out;
 } filler;
@@ -175,7 +185,8 @@ static void fill_pieces(void *ctx, unsigned i_thread, unsigned n_threads) {
     uint64_t p0, p1;
     csn_share((f->n + PIECE - 1) / PIECE, 1, i_thread, n_threads, &p0, &p1);
     for (uint64_t p = p0; p < p1; p++) {
-        csn_random r = csn_random_seed(f->s->synth_seed, CSN_STR("cmf"), f->i_tensor, p);
+        csn_random r =
+            csn_random_seed(f->s->synth_seed, CSN_STR("cmf"), f->i_tensor, f->row0 << 32 | p);
         uint64_t end = (p + 1) * PIECE < f->n ? (p + 1) * PIECE : f->n;
         for (uint64_t i = p * PIECE; i < end; i++) {
             f->out[i] = f->scale.add + f->scale.times * csn_random_f32(&r);
@@ -185,10 +196,11 @@ static void fill_pieces(void *ctx, unsigned i_thread, unsigned n_threads) {
 
 void csn_source_synth_fill(const csn_source *s, const csn_convert_item *item, csn_pool *pool,
                            float *out) {
-    const csn_shape *shape = &item->source->shape;
+    const csn_shape *shape = &item->shape;
     csn_warp_role role = role_of(s, item->name);
     filler f = {.s = s,
                 .i_tensor = (uint64_t)(item->source - s->dir->tensors),
+                .row0 = item->row0,
                 .scale = csn_synth_scale_of(role, (double)shape->dim[shape->n_dims - 1]),
                 .out = out};
     (void)csn_shape_count(shape, &f.n);

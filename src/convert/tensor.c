@@ -349,7 +349,7 @@ caisson_status csn_tensor_read_f32(const csn_source *s, const csn_convert_item *
     }
     if (s->is_synth) {
         csn_source_synth_fill(s, item, pool, out);
-        return watch->fn(watch->ctx, item->source->nbytes, err);
+        return watch->fn(watch->ctx, csn_convert_item_bytes(s, item), err);
     }
     if (item->values != NULL) {
         return read_kv_b(s, item, pool, buf, watch, out, err);

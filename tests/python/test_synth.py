@@ -15,7 +15,8 @@ import tool  # noqa: E402
 from tool import FAILED, USAGE  # noqa: E402
 
 FAMILIES = ("kimi_linear", "kimi_k3", "deepseek_v3")
-DENSE = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "qwen2_moe", "qwen3_moe")
+OTHERS = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemma", "gemma2", "gemma3_text", "deepseek_v2",
+          "qwen2_moe", "qwen3_moe")
 
 
 def files(path):
@@ -62,7 +63,7 @@ class Synth(tool.Case):
         self.assertNotEqual(one["trunk.bin"], other["trunk.bin"])
 
     def test_every_family_makes_a_cmf_that_runs_and_chats(self):
-        for family in FAMILIES + DENSE:
+        for family in FAMILIES + OTHERS:
             path = self.path(family + ".cmf")
             self.ok("synth", "--family", family, "-o", path)
             self.assertLess(os.path.getsize(path), 10 << 20)
