@@ -172,6 +172,19 @@ static caisson_status need_source_decoder(planner *p, const csn_tensor *t) {
     return CAISSON_OK;
 }
 
+/* Shapes in ggml end in dimensions of 1, which a file may give or not. */
+static bool is_same_in_ggml(const csn_shape *a, const csn_shape *b) {
+    uint32_t n = a->n_dims > b->n_dims ? a->n_dims : b->n_dims;
+    for (uint32_t i = 1; i <= n; i++) {
+        uint64_t x = i <= a->n_dims ? a->dim[a->n_dims - i] : 1;
+        uint64_t y = i <= b->n_dims ? b->dim[b->n_dims - i] : 1;
+        if (x != y) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static caisson_status check_shape(planner *p, const csn_name_row *row, place at,
                                   const csn_tensor *t, csn_convert_item *item) {
     const csn_arch *a = &p->s->arch;
@@ -194,11 +207,15 @@ static caisson_status check_shape(planner *p, const csn_name_row *row, place at,
         item->row0 += at.expert * want.dim[0];
         want = (csn_shape){.n_dims = 3, .dim = {a->moe.n_experts, want.dim[0], want.dim[1]}};
     }
-    bool fits = t->shape.n_dims == want.n_dims;
-    for (uint32_t i = 0; i < want.n_dims && fits; i++) {
-        fits = t->shape.dim[i] == want.dim[i];
+    if (csn_shape_eq(&t->shape, &want)) {
+        return CAISSON_OK;
     }
-    if (fits) {
+    if (p->s->gguf != NULL && is_same_in_ggml(&t->shape, &want)) {
+        csn_tensor *same;
+        CSN_TRY(CSN_ARENA_NEW(p->arena, 1, &same, p->err));
+        *same = *t;
+        same->shape = want;
+        item->source = same;
         return CAISSON_OK;
     }
     return fail_shape(p, t, &want);

@@ -38,12 +38,15 @@ def as_released(name, hparams):
 
 
 NAMES = ("llama_rope3", "gemma", "phi3_longrope", "qwen2", "smollm3", "deepseek_v2", "deepseek_v2_lite", "deepseek_v3",
-         "kimi_linear_even")
+         "kimi_linear_even", "qwen2_moe_squeezed")
 for name in sys.argv[3:] or NAMES:
-    source = HERE / "../golden/families" / name
+    source = HERE / "../golden/families" / name.removesuffix("_squeezed")
     hparams = as_released(name, ModelBase.load_hparams(source, False))
     cls = conversion.get_model_class(hparams["architectures"][0])
     cls.set_vocab = lambda self: self._set_vocab_none()
+    if name.endswith("_squeezed"):  # as the converter did until 2024-08: dimensions of 1 are left out
+        add = gguf.GGUFWriter.add_tensor
+        gguf.GGUFWriter.add_tensor = lambda self, name, data, **k: add(self, name, data.squeeze(), **k)
     with torch.inference_mode():
         cls(source, gguf.LlamaFileType.MOSTLY_BF16, pathlib.Path(sys.argv[2]) / f"{name}.gguf", eager=True,
             hparams=hparams).write()

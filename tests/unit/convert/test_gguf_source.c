@@ -114,9 +114,11 @@ static void gives_the_weights_of_the_checkpoint(void **state) {
     static const char *const files[] = {"config.json", "model.safetensors", "tokenizer.json"};
     memory_fs fs;
     char path[128], to[64];
+    const char *variant = strstr(name, "_squeezed"); /* of the file, not of the checkpoint */
+    int n_family = (int)(variant != NULL ? variant - name : (ptrdiff_t)strlen(name));
     memory_fs_init(&fs);
     for (int i = 0; i < 3; i++) {
-        snprintf(path, sizeof(path), "families/%s/%s", name, files[i]);
+        snprintf(path, sizeof(path), "families/%.*s/%s", n_family, name, files[i]);
         snprintf(to, sizeof(to), "d/%s", files[i]);
         load(&fs, path, to);
     }
@@ -638,6 +640,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         OF(gives_the_weights_of_the_checkpoint, "llama_rope3"),
         OF(gives_the_weights_of_the_checkpoint, "gemma"),
+        OF(gives_the_weights_of_the_checkpoint, "qwen2_moe_squeezed"),
         OF(gives_the_weights_of_the_checkpoint, "phi3_longrope"),
         OF(gives_the_weights_of_the_checkpoint, "qwen2"),
         OF(gives_the_weights_of_the_checkpoint, "smollm3"),
