@@ -3,6 +3,8 @@
 
 #include "convert/warp_names.h"
 
+enum { MAX_ROTATED = 128 };
+
 static const char *attention_gap(const csn_arch *a) {
     for (uint32_t i = 0; i < a->n_layers; i++) {
         csn_layer_type type = i < a->n_layer_types ? a->layer_types[i] : CSN_LAYER_FULL_ATTENTION;
@@ -21,6 +23,12 @@ static const char *attention_gap(const csn_arch *a) {
         a->no_rope != NULL || (a->yarn.present && a->yarn.attention_factor != 1.0f)) {
         return "rotary embeddings that are neither plain nor YaRN with equal mscales";
     }
+    if (a->yarn.present && !a->mla.nope && (a->yarn.untruncated || a->yarn.factor < 1)) {
+        return "YaRN with \"truncate\": false, or with a factor below 1";
+    }
+    if (a->mla.present && !a->mla.nope && a->mla.qk_rope_head_dim > MAX_ROTATED) {
+        return "more than 128 rotated dims in a head: WARP's engine has room for no more";
+    }
     return NULL;
 }
 
@@ -30,6 +38,9 @@ static const char *moe_gap(const csn_arch *a) {
     }
     if (!a->moe.router_sigmoid || a->moe.router_resonance) {
         return "a router of softmax: WARP's engine scores experts by the sigmoid, always";
+    }
+    if (a->moe.group_max) {
+        return "groups of experts that are chosen by their best one";
     }
     if (!a->moe.has_shared || a->moe.moe_intermediate_size == 0 ||
         a->moe.shared_expert_intermediate_size % a->moe.moe_intermediate_size != 0) {
@@ -59,7 +70,9 @@ static const char *gap(const csn_arch *a) {
     if (a->embed_multiplier != 1.0f || a->logit_multiplier != 1.0f ||
         a->attn_logit_softcapping != 0 || a->final_logit_softcapping != 0 ||
         a->query_pre_attn_scalar != 0 || a->attn_v_norm || a->num_loops > 1 || a->mtp.present ||
-        a->linear_core.present || a->has_g3n || a->sliding_window != 0) {
+        a->linear_core.present || a->has_g3n || a->sliding_window != 0 ||
+        a->attention_heads_per_layer != NULL || a->head_clusters != 0 || a->global_head_dim != 0 ||
+        a->n_global_kv_heads != 0 || a->global_partial_rotary_factor != 0) {
         return "blocks or factors of another family";
     }
     return NULL;

@@ -220,6 +220,39 @@ class NoWords(tool.Case):
             self.assertEqual(os.path.exists(os.path.join(hf, "config.json")), not has_bound)
 
 
+class NoPlace(tool.Case):
+    """What WARP has no words for is refused, or told, when a .waste is made."""
+
+    def test_rotation(self):
+        """transformers knows these keys, the existing engine passes over them."""
+        family = os.path.join(GOLDEN, "families", "deepseek_v3")
+        source = self.path("hf")
+        os.mkdir(source)
+        for name in os.listdir(family):
+            os.symlink(os.path.join(family, name), os.path.join(source, name))
+        for key, value, ok in (("truncate", True, True), ("truncate", False, False), ("factor", 0.5, False)):
+            config = json.loads(tool.read(os.path.join(family, "config.json")))
+            config["rope_parameters"][key] = value
+            os.unlink(os.path.join(source, "config.json"))
+            with open(os.path.join(source, "config.json"), "w", encoding="utf-8") as f:
+                json.dump(config, f)
+            cmf = self.path("yarn.cmf")
+            self.ok("convert", source, "-o", cmf, "-f")
+            for path in (source, cmf):
+                args = ("convert", path, "-o", self.path("yarn.waste"), "-f")
+                if ok:
+                    self.ok(*args)
+                else:
+                    self.assertIn("YaRN with", self.fails(tool.FAILED, *args).err)
+
+    def test_masks(self):
+        cmf = self.path("m.cmf")
+        self.ok("synth", "--family", "deepseek_v3", "-o", cmf)
+        self.assertNotIn("mask", self.ok("convert", cmf, "-o", self.path("none.waste")).err)
+        self.ok("masks", "make", cmf, "code", "--text", os.path.join(tool.ROOT, "README.md"), "--default")
+        self.assertIn('task mask "code"', self.ok("convert", cmf, "-o", self.path("m.waste")).err)
+
+
 class WideLatent(tool.Case):
     """Experts that are wider than the model: the golden Kimi K3 with zeros behind its latent."""
     OLD, NEW = 28, 60  # the model has 32

@@ -41,6 +41,7 @@ static const csn_jfield raw_fields[] = {
     F(scoring_func, "scoring_func", CSN_JT_STR),
     F(router_func, "moe_router_activation_func", CSN_JT_STR),
     F(rope_scaling, "rope_scaling", CSN_JT_OBJECT),
+    F(rope_parameters, "rope_parameters", CSN_JT_OBJECT),
     F(kda, "linear_attn_config", CSN_JT_OBJECT),
 };
 #undef F

@@ -19,8 +19,9 @@ static const csn_jfield kda_fields[] = {
 
 struct yarn {
     csn_str type, rope_type;
-    double factor, mscale, mscale_all_dim, beta_fast, beta_slow;
+    double factor, mscale, mscale_all_dim, beta_fast, beta_slow, attention_factor;
     uint32_t original;
+    bool truncate;
 };
 #define F(member, key, type) CSN_JFIELD(struct yarn, member, key, type, CSN_JF_NULLABLE)
 static const csn_jfield yarn_fields[] = {
@@ -32,6 +33,21 @@ static const csn_jfield yarn_fields[] = {
     F(beta_fast, "beta_fast", CSN_JT_F64_AS_F32),
     F(beta_slow, "beta_slow", CSN_JT_F64_AS_F32),
     F(original, "original_max_position_embeddings", CSN_JT_U32),
+    F(attention_factor, "attention_factor", CSN_JT_F64_AS_F32),
+    F(truncate, "truncate", CSN_JT_BOOL),
+};
+#undef F
+
+/* transformers 5 says all of RoPE here. The format has no such key: its engine passes over it. */
+struct rope_parameters {
+    csn_str type, rope_type;
+    double theta;
+};
+#define F(member, key, type) CSN_JFIELD(struct rope_parameters, member, key, type, CSN_JF_NULLABLE)
+static const csn_jfield rope_parameters_fields[] = {
+    F(type, "type", CSN_JT_STR),
+    F(rope_type, "rope_type", CSN_JT_STR),
+    F(theta, "rope_theta", CSN_JT_F64_AS_F32),
 };
 #undef F
 
@@ -72,10 +88,37 @@ caisson_status csn_warp_read_kda(const struct csn_warp_raw *r, csn_arena *arena,
     return CAISSON_OK;
 }
 
+/* What it says must be what the format's own keys say. */
+static caisson_status check_rope_parameters(const struct csn_warp_raw *r, const csn_arch *a,
+                                            caisson_error *err) {
+    struct rope_parameters p = {.type = CSN_STR("default"), .theta = r->rope_theta};
+    CSN_TRY(csn_jfields_read(r->rope_parameters, rope_parameters_fields,
+                             CSN_N_FIELDS(rope_parameters_fields), "rope_parameters", &p, NULL,
+                             err));
+    csn_str type = p.rope_type.len > 0 ? p.rope_type : p.type;
+    if (!csn_str_is(type, a->yarn.present ? "yarn" : "default")) {
+        return csn_warp_refuse(err, CAISSON_E_UNSUPPORTED, "rope_parameters.rope_type",
+                               "in this format rope_scaling says it, which says something else",
+                               a->yarn.present ? CSN_STR("yarn") : CSN_STR("default"), p.rope_type);
+    }
+    if (p.theta != r->rope_theta) {
+        return csn_warp_refuse(err, CAISSON_E_UNSUPPORTED, "rope_parameters.rope_theta",
+                               "in this format rope_theta says it, which is another number",
+                               (csn_str){0}, (csn_str){0});
+    }
+    return CAISSON_OK;
+}
+
 /* No factor above 1 is no scaling at all, whatever the other keys say. */
-static caisson_status read_rope(const struct csn_warp_raw *r, csn_arch *a, caisson_error *err) {
-    struct yarn y = {.factor = 1, .mscale = 1, .beta_fast = 32, .beta_slow = 1, .original = 4096};
-    if (r->mla_use_nope || r->rope_scaling == NULL) {
+static caisson_status read_yarn(const struct csn_warp_raw *r, csn_arch *a, caisson_error *err) {
+    struct yarn y = {.factor = 1,
+                     .mscale = 1,
+                     .beta_fast = 32,
+                     .beta_slow = 1,
+                     .attention_factor = 1,
+                     .original = 4096,
+                     .truncate = true};
+    if (r->rope_scaling == NULL) {
         return CAISSON_OK;
     }
     CSN_TRY(csn_jfields_read(r->rope_scaling, yarn_fields, CSN_N_FIELDS(yarn_fields),
@@ -92,6 +135,15 @@ static caisson_status read_rope(const struct csn_warp_raw *r, csn_arch *a, caiss
     if (y.mscale != y.mscale_all_dim) {
         return csn_warp_refuse(err, CAISSON_E_UNSUPPORTED, "rope_scaling.mscale",
                                "differs from mscale_all_dim", CSN_STR("the same"), (csn_str){0});
+    }
+    if (y.attention_factor != 1) {
+        return csn_warp_refuse(err, CAISSON_E_UNSUPPORTED, "rope_scaling.attention_factor",
+                               "the format has no such factor", CSN_STR("1"), (csn_str){0});
+    }
+    if (!y.truncate) {
+        return csn_warp_refuse(err, CAISSON_E_UNSUPPORTED, "rope_scaling.truncate",
+                               "in this format the ramp begins and ends at whole dims",
+                               CSN_STR("true"), CSN_STR("false"));
     }
     if (y.original == 0 || !(y.beta_fast > 0) || !(y.beta_slow > 0)) {
         return csn_warp_refuse(err, CAISSON_E_PARSE, "rope_scaling",
@@ -136,5 +188,9 @@ caisson_status csn_warp_read_mla(const struct csn_warp_raw *r, csn_arch *a, cais
     a->mla.v_head_dim = r->v_head;
     a->mla.nope = r->mla_use_nope;
     a->mla.rope_interleave = true;
-    return read_rope(r, a, err);
+    if (r->mla_use_nope) {
+        return CAISSON_OK;
+    }
+    CSN_TRY(read_yarn(r, a, err));
+    return r->rope_parameters != NULL ? check_rope_parameters(r, a, err) : CAISSON_OK;
 }

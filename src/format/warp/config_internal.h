@@ -15,7 +15,7 @@ struct csn_warp_raw { /* 0 where a key is absent or null */
     double routed_scaling, eps, rope_theta, situ_beta, situ_linear_beta;
     bool mla_use_nope;
     csn_str hidden_act, scoring_func, router_func;
-    const csn_jval *rope_scaling, *kda;
+    const csn_jval *rope_scaling, *rope_parameters, *kda;
 };
 
 /* True by presence: null and false count as well. */

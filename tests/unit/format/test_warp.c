@@ -572,6 +572,20 @@ static void rotary_rules_are_those_of_the_format(void **state) {
         {"\"rope_scaling\"", "\"mla_use_nope\": false, \"rope_scaling\"", CAISSON_OK, true},
         {"\"type\": \"yarn\"", "\"type\": 3", CAISSON_E_PARSE, false},
         {"\"qk_rope_head_dim\": 8", "\"qk_rope_head_dim\": 7", CAISSON_E_PARSE, false},
+        /* what the existing engine passes over, and transformers does not */
+        {"\"type\": \"yarn\"", "\"truncate\": true, \"type\": \"yarn\"", CAISSON_OK, true},
+        {"\"type\": \"yarn\"", "\"truncate\": false, \"type\": \"yarn\"", CAISSON_E_UNSUPPORTED,
+         false},
+        {"\"type\": \"yarn\"", "\"attention_factor\": 1.25, \"type\": \"yarn\"",
+         CAISSON_E_UNSUPPORTED, false},
+        {"\"rope_scaling\"",
+         "\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 50000.0}, "
+         "\"rope_scaling\"",
+         CAISSON_OK, true},
+        {"\"rope_scaling\"",
+         "\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 10000}, \"rope_scaling\"",
+         CAISSON_E_UNSUPPORTED, false},
+        {"\"rope_scaling\"", "\"rope_parameters\"", CAISSON_E_UNSUPPORTED, false},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         fixture f;
