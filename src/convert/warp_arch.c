@@ -167,10 +167,10 @@ static void take_moe(const csn_arch *a, csn_warp_words *w) {
     w->latent_size = a->moe.routed_expert_hidden_size;
 }
 
-static int32_t first_eos(const csn_source *s) {
-    uint32_t n = s->cmf != NULL ? s->cmf->chat.n_eos : s->n_eos;
-    const int32_t *ids = s->cmf != NULL ? s->cmf->chat.eos_token_ids : s->eos_token_ids;
-    return n > 0 && ids[0] > 0 ? ids[0] : -1;
+static void take_eos(const csn_source *s, csn_warp_words *w) {
+    w->n_eos = s->cmf != NULL ? s->cmf->chat.n_eos : s->n_eos;
+    w->eos_token_ids = s->cmf != NULL ? s->cmf->chat.eos_token_ids : s->eos_token_ids;
+    w->eos_token_id = w->n_eos > 0 && w->eos_token_ids[0] > 0 ? w->eos_token_ids[0] : -1;
 }
 
 caisson_status csn_warp_words_from(const csn_source *s, const csn_convert_plan *plan,
@@ -189,7 +189,6 @@ caisson_status csn_warp_words_from(const csn_source *s, const csn_convert_plan *
                         .intermediate_size = a->intermediate_size,
                         .max_position_embeddings = a->max_position_embeddings,
                         .rms_norm_eps = a->rms_norm_eps,
-                        .eos_token_id = first_eos(s),
                         .mla_gate = has_name(plan, "self_attn.g_proj.weight"),
                         .kda_full_gate = has_name(plan, "kda_attn.g_proj.weight"),
                         .attn_res_block = a->attn_res_block_size,
@@ -197,6 +196,7 @@ caisson_status csn_warp_words_from(const csn_source *s, const csn_convert_plan *
                         .situ_beta = a->has_situ_beta ? a->activation_situ_beta : 1,
                         .situ_linear_beta =
                             a->has_situ_linear_beta ? a->activation_situ_linear_beta : 0};
+    take_eos(s, &w);
     take_moe(a, &w);
     take_mla(a, &w);
     CSN_TRY(take_kda(a, arena, &w, err));

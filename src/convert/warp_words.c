@@ -114,6 +114,16 @@ void csn_warp_words_write(const csn_warp_words *c, csn_jw *w) {
     if (c->eos_token_id >= 0) {
         csn_jw_put_u64(w, "eos_token_id", (uint32_t)c->eos_token_id);
     }
+    if (c->n_eos > 1) {
+        csn_jw_key(w, CSN_STR("caisson.eos_token_ids"));
+        csn_jw_array(w);
+        for (uint32_t i = 0; i < c->n_eos; i++) {
+            if (c->eos_token_ids[i] >= 0 && (uint32_t)c->eos_token_ids[i] < c->vocab_size) {
+                csn_jw_u64(w, (uint32_t)c->eos_token_ids[i]);
+            }
+        }
+        csn_jw_array_end(w);
+    }
     if (c->is_kda != NULL) {
         put_kda(w, c);
     }

@@ -11,7 +11,9 @@ typedef struct csn_warp_words {
     uint32_t n_layers, hidden_size, vocab_size, n_heads, intermediate_size;
     uint32_t max_position_embeddings; /* 0 = not told */
     double rms_norm_eps;
-    int32_t eos_token_id; /* -1 = not told */
+    int32_t eos_token_id;         /* -1 = not told */
+    const int32_t *eos_token_ids; /* [n_eos] if there are several: a key of ours, others have one */
+    uint32_t n_eos;
     /* experts */
     uint32_t n_experts, top_k, n_shared, expert_width,
         first_dense; /* first_dense: layers without */

@@ -245,6 +245,21 @@ class NoPlace(tool.Case):
                 else:
                     self.assertIn("YaRN with", self.fails(tool.FAILED, *args).err)
 
+    def test_several_end_tokens(self):
+        """eos_token_id holds one number for the existing engine; ours stops at the others too."""
+        family, hf, cmf, waste = (os.path.join(GOLDEN, "families", "deepseek_v3"), *map(
+            self.path, ("hf", "eos.cmf", "eos.waste")))
+        shutil.copytree(family, hf)
+        config = json.loads(tool.read(os.path.join(family, "config.json")))
+        config["eos_token_id"] = [2, 5, 9]
+        with open(os.path.join(hf, "config.json"), "w", encoding="utf-8") as f:
+            json.dump(config, f)
+        self.ok("convert", hf, "-o", waste)
+        self.ok("convert", waste, "-o", cmf)
+        self.assertEqual(json.loads(tool.read(os.path.join(waste, "manifest.json")))["config"]["eos_token_id"], 2)
+        for path in (waste, cmf):
+            self.assertEqual(self.ok("info", path, "--json").json["chat"]["eos_token_ids"], [2, 5, 9])
+
     def test_masks(self):
         cmf = self.path("m.cmf")
         self.ok("synth", "--family", "deepseek_v3", "-o", cmf)

@@ -27,6 +27,7 @@ static const csn_jfield raw_fields[] = {
     F(latent, "routed_expert_hidden_size", CSN_JT_U32),
     F(attn_res_block, "attn_res_block_size", CSN_JT_U32),
     F(n_group, "n_group", CSN_JT_U32),
+    F(kimi_n_group, "num_expert_group", CSN_JT_U32),
     F(topk_group, "topk_group", CSN_JT_U32),
     F(max_position_embeddings, "max_position_embeddings", CSN_JT_U32),
     F(model_max_length, "model_max_length", CSN_JT_U32),
@@ -108,25 +109,26 @@ static caisson_status read_act(const struct csn_warp_raw *r, csn_arch *a, caisso
     return CAISSON_OK;
 }
 
-/* DeepSeek's choice among groups of experts is part of the model, although the existing engine does
- * without. */
+/* DeepSeek's (and Kimi-Linear's) choice among groups of experts is part of the model, although the
+ * existing engine does without. */
 static caisson_status read_groups(const struct csn_warp_raw *r, const csn_log *log, csn_arch *a,
                                   caisson_error *err) {
-    if (r->n_group <= 1) {
+    uint32_t n_group = r->n_group > 1 ? r->n_group : r->kimi_n_group;
+    if (n_group <= 1) {
         return CAISSON_OK;
     }
-    if (r->n_experts % r->n_group != 0 || r->topk_group < 1 || r->topk_group > r->n_group ||
-        r->top_k > r->n_experts / r->n_group * r->topk_group) {
+    if (r->n_experts % n_group != 0 || r->topk_group < 1 || r->topk_group > n_group ||
+        r->top_k > r->n_experts / n_group * r->topk_group) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .tensor = CSN_STR("n_group"),
                         .what = "groups of experts that make no sense",
-                        CSN_VALUES(r->n_experts, r->n_group));
+                        CSN_VALUES(r->n_experts, n_group));
     }
-    a->moe.n_group = r->n_group;
+    a->moe.n_group = n_group;
     a->moe.topk_group = r->topk_group;
     CSN_WARN(log,
              "experts are chosen from %u of %u groups, as config says; the existing engine "
              "chooses from all",
-             r->topk_group, r->n_group);
+             r->topk_group, n_group);
     return CAISSON_OK;
 }
 
@@ -257,7 +259,9 @@ static caisson_status read_all(csn_warp *w, const csn_log *log, csn_warp_config 
     CSN_TRY(read_act(&r, a, err));
     CSN_TRY(csn_warp_read_kda(&r, &w->arena, a, err));
     CSN_TRY(csn_warp_read_mla(&r, a, err));
-    CSN_TRY(read_eos(w, csn_jval_get(config, "eos_token_id"), err));
+    /* ours where there are several */
+    const csn_jval *eos = csn_jval_get(config, "caisson.eos_token_ids");
+    CSN_TRY(read_eos(w, eos != NULL ? eos : csn_jval_get(config, "eos_token_id"), err));
     w->chat.bos_token_id = read_bos(w, csn_jval_get(config, "bos_token_id"));
     a->max_position_embeddings = context_length(&r, a);
     if (r.n_experts > 0) {

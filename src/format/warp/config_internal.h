@@ -10,7 +10,7 @@ struct csn_warp_raw { /* 0 where a key is absent or null */
     uint32_t n_layers, hidden, vocab, n_heads;
     uint32_t n_experts, top_k, n_shared, expert_width, ffn_width, first_moe_layer;
     uint32_t kv_lora, q_lora, qk_nope, qk_rope, v_head;
-    uint32_t latent, attn_res_block, n_group, topk_group;
+    uint32_t latent, attn_res_block, n_group, kimi_n_group, topk_group;
     uint32_t max_position_embeddings, model_max_length;
     double routed_scaling, eps, rope_theta, situ_beta, situ_linear_beta;
     bool mla_use_nope;

@@ -429,6 +429,8 @@ static void damaged_manifests_are_refused(void **state) {
          "kv_lora_rank"},
         {"\"model_type\"", "\"n_group\": 3, \"topk_group\": 1, \"model_type\"", CAISSON_E_PARSE,
          "config", "n_group"},
+        {"\"model_type\"", "\"num_expert_group\": 3, \"topk_group\": 1, \"model_type\"",
+         CAISSON_E_PARSE, "config", "n_group"},
         {"\"model_type\"", "\"mla_use_output_gate\": false, \"model_type\"", CAISSON_E_MISSING,
          "trunk", "model.layers.2.self_attn.g_proj.weight"}, /* a flag counts by its presence */
         {"\"num_heads\"", "\"use_full_rank_gate\": false, \"num_heads\"", CAISSON_E_MISSING,
