@@ -195,7 +195,8 @@ static caisson_status kimi_k3_config(csn_config *c, csn_arena *arena, csn_arch *
     a->activation_situ_beta = 1.0;
     CSN_TRY(csn_config_f64(c, "activation_situ_beta", &a->activation_situ_beta, err));
     CSN_TRY(csn_config_f64(c, "activation_situ_linear_beta", &a->activation_situ_linear_beta, err));
-    CSN_TRY(read_kimi(c, 0, arena, a, err)); /* as WARP has it */
+    CSN_TRY(csn_config_need(c, "mla_use_nope", NULL, err)); /* where it is absent WARP rotates */
+    CSN_TRY(read_kimi(c, 0, arena, a, err));                /* as WARP has it */
     a->has_situ_beta = a->hidden_act == CSN_ACT_SITU;
     a->has_situ_linear_beta = a->has_situ_beta;
     if (a->attn_res_block_size > a->n_layers) {

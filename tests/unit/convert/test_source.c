@@ -632,13 +632,12 @@ static void another_head_is_not_tied(void **state) {
 
 /* One key of a good config.json changed each time. */
 /* transformers 5.24.0 and the code that came with the checkpoints differ in what they take. */
-static void what_a_router_needs_is_not_guessed(void **state) {
+static void what_models_need_is_not_guessed(void **state) {
     (void)state;
-    static const char *const cases[][2] = {{"deepseek_v3", "n_group"},
-                                           {"deepseek_v3", "norm_topk_prob"},
-                                           {"kimi_linear", "moe_renormalize"},
-                                           {"deepseek_v3", "routed_scaling_factor"},
-                                           {"kimi_k3", "routed_scaling_factor"}};
+    static const char *const cases[][2] = {
+        {"deepseek_v3", "n_group"},           {"deepseek_v3", "norm_topk_prob"},
+        {"kimi_linear", "moe_renormalize"},   {"deepseek_v3", "routed_scaling_factor"},
+        {"kimi_k3", "routed_scaling_factor"}, {"kimi_k3", "mla_use_nope"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         memory_fs fs;
         caisson_error err = {0};
@@ -824,7 +823,7 @@ int main(void) {
         cmocka_unit_test(what_is_left_out_is_the_classs),
         cmocka_unit_test(windows_are_those_of_each_class),
         cmocka_unit_test(another_head_is_not_tied),
-        cmocka_unit_test(what_a_router_needs_is_not_guessed),
+        cmocka_unit_test(what_models_need_is_not_guessed),
         cmocka_unit_test(refuses_routers_of_deepseek_v2_that_it_does_not_know),
         cmocka_unit_test(gguf_names_every_end_of_turn),
         cmocka_unit_test(gguf_ids_and_flags_of_another_form_are_refused),
