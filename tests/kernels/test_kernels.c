@@ -635,6 +635,44 @@ static void quantise_x8_equals_ref(void **state) {
     }
 }
 
+static void check_scale_x(const struct kernel *k, const struct sizes *s) {
+    struct fixture f;
+    setup(&f, k, s);
+    size_t n = (size_t)(s->n * s->cols);
+    struct guarded g = guarded_new(n * sizeof(float), s->at_end, sizeof(float));
+    float *got = (float *)(void *)g.p, *want = malloc(n * sizeof(float));
+    csn_scale_x_q8_2f_ref(&f.w, f.x, f.x_stride, s->n, want);
+    k->scale_x(&f.w, f.x, f.x_stride, s->n, got);
+    for (size_t i = 0; i < n; i++) {
+        if (!same_bits(&got[i], &want[i])) {
+            explain(k, s, "differs from ref");
+            assert_true(false);
+        }
+    }
+    free(want);
+    guarded_free(&g);
+    teardown(&f);
+}
+
+static void scale_x_equals_ref(void **state) {
+    (void)state;
+    for (int i = 0; i < N_KERNELS; i++) {
+        if (kernels[i].scale_x == NULL || !is_tested(&kernels[i])) {
+            continue;
+        }
+        for (uint64_t cols = 1; cols <= 100; cols++) {
+            for (int p = 0; p < N_PATTERNS * N_PATTERNS; p++) {
+                check_scale_x(&kernels[i], &(struct sizes){.rows = 1 + below(3),
+                                                           .cols = cols,
+                                                           .n = 1 + below(3),
+                                                           .at_end = below(2),
+                                                           .w = (enum pattern)(p / N_PATTERNS),
+                                                           .x = (enum pattern)(p % N_PATTERNS)});
+            }
+        }
+    }
+}
+
 /* An infinity or a NaN among the activations: no product of it is a number, whatever quantised and
  * whatever multiplied. Else a model that has broken down would go on as if nothing had been. */
 static void what_is_no_number_stays_so(void **state) {
@@ -768,6 +806,7 @@ int main(void) {
         cmocka_unit_test(long_rows_equal_ref),
         cmocka_unit_test(few_vectors_equal_ref),
         cmocka_unit_test(quantise_x8_equals_ref),
+        cmocka_unit_test(scale_x_equals_ref),
         cmocka_unit_test(what_is_no_number_stays_so),
         cmocka_unit_test(changed_places_stay_inside),
         cmocka_unit_test(mask_chooses_the_row),

@@ -153,3 +153,18 @@ void csn_matmul_i8_rows_q8_2f_avx2(const csn_matrix *w, const csn_x8 *x, uint64_
                                    const uint32_t *rows, uint64_t n_rows) {
     csn_matmul_i8_rows_q8_row_avx2(w, x, n, adds_exact, y, y_stride, rows, n_rows);
 }
+
+void csn_scale_x_q8_2f_avx2(const csn_matrix *w, const float *x, uint64_t x_stride, uint64_t n,
+                            float *out) {
+    const uint8_t *factors = w->data + w->rows * w->cols + 2 * w->rows;
+    for (uint64_t t = 0; t < n; t++, x += x_stride, out += w->cols) {
+        uint64_t i = 0;
+        for (; i + 8 <= w->cols; i += 8) {
+            __m256 f = _mm256_cvtph_ps(_mm_loadu_si128((const void *)(factors + 2 * i)));
+            _mm256_storeu_ps(out + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), f));
+        }
+        for (; i < w->cols; i++) {
+            out[i] = x[i] * csn_scale16(factors + 2 * i);
+        }
+    }
+}
