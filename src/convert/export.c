@@ -610,6 +610,7 @@ static caisson_status run(job *j) {
     if (j->o->skill.len > 0) {
         CSN_TRY(csn_cmf_find_skill(j->cmf, j->o->skill, &skill, j->err));
     }
+    csn_source_tell_masks(j->cmf, "a Hugging Face directory", j->o->log);
     CSN_TRY(csn_pool_new(j->o->n_threads, &j->pool, j->err));
     CSN_TRY(list_tensors(j));
     CSN_TRY(cut(j));

@@ -61,4 +61,8 @@ caisson_status csn_source_read_hf(csn_source *s, csn_fs *fs, const char *dir, co
                                   caisson_error *err);
 caisson_status csn_source_read_cmf(csn_source *s, csn_fs *fs, const char *path, caisson_error *err);
 
+/* Warns of the task masks of a .cmf that becomes `target`, which has none: those that the file runs
+ * with would be missed. */
+void csn_source_tell_masks(const csn_cmf *cmf, const char *target, const csn_log *log);
+
 #endif

@@ -32,3 +32,14 @@ caisson_status csn_convert_plan_cmf(const csn_source *s, csn_arena *arena, csn_c
     *ret = plan;
     return CAISSON_OK;
 }
+
+void csn_source_tell_masks(const csn_cmf *cmf, const char *target, const csn_log *log) {
+    if (cmf->masks.default_task.len > 0) {
+        CSN_WARN(log,
+                 "the task mask \"%.*s\", which the file runs with, stays behind: %s has no masks "
+                 "and runs dense",
+                 CSN_STR_ARGS(cmf->masks.default_task), target);
+    } else if (cmf->masks.n > 0) {
+        CSN_WARN(log, "the file's task masks stay behind: %s has none", target);
+    }
+}

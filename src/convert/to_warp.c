@@ -190,6 +190,7 @@ static caisson_status make_plan(job *j) {
     w.pretty = true;
     csn_warp_words_write(c, &w);
     CSN_TRY(csn_jw_end(&w));
+    CSN_TRY(csn_warp_check_config(csn_buf_view(&j->config), j->err)); /* not after the work */
     CSN_TRY(make_fingerprint(j));
     p->config = csn_buf_view(&j->config);
     p->fingerprint = csn_buf_view(&j->fingerprint);
@@ -451,28 +452,14 @@ static caisson_status write_all(job *j) {
     return status;
 }
 
-/* What a .cmf holds beside the model, of which WARP knows nothing. */
-static void tell_left_out(const job *j) {
-    const csn_cmf *c = j->source->cmf;
-    if (c == NULL) {
-        return;
-    }
-    if (c->masks.default_task.len > 0) {
-        CSN_WARN(j->o->log,
-                 "the task mask \"%.*s\", which the source runs with, stays behind: a WARP "
-                 "directory has no masks and runs dense",
-                 CSN_STR_ARGS(c->masks.default_task));
-    } else if (c->masks.n > 0) {
-        CSN_WARN(j->o->log, "the source's task masks stay behind: a WARP directory has none");
-    }
-}
-
 static caisson_status run(job *j) {
     CSN_TRY(csn_source_open(j->fs, j->source_path, j->o->log, &j->source, j->err));
     CSN_TRY(csn_convert_plan_make(j->source, j->o->log, &j->arena, &j->items, j->err));
     CSN_TRY(csn_warp_words_from(j->source, &j->items, &j->arena, &j->words, j->err));
     CSN_TRY(make_plan(j));
-    tell_left_out(j);
+    if (j->source->cmf != NULL) {
+        csn_source_tell_masks(j->source->cmf, "a WARP directory", j->o->log);
+    }
     if (j->words.n_group > 1) {
         CSN_WARN(j->o->log,
                  "experts are chosen from %u of %u groups, which the format's engine does "

@@ -266,6 +266,15 @@ class NoPlace(tool.Case):
         self.assertNotIn("mask", self.ok("convert", cmf, "-o", self.path("none.waste")).err)
         self.ok("masks", "make", cmf, "code", "--text", os.path.join(tool.ROOT, "README.md"), "--default")
         self.assertIn('task mask "code"', self.ok("convert", cmf, "-o", self.path("m.waste")).err)
+        self.assertIn('task mask "code"', self.ok("export", cmf, "-o", self.path("hf")).err)
+
+    def test_what_the_format_does_not_hold_is_told_before_the_work(self):
+        cmf, out = self.path("m.cmf"), self.path("m.waste")
+        self.ok("synth", "--family", "deepseek_v3", "--layers", 129, "-o", cmf)  # 128 at most: warp facts 2.4
+        r = self.fails(tool.FAILED, "convert", cmf, "-o", out)
+        self.assertIn("128", r.err)
+        self.assertNotIn(".part", r.err)
+        self.assertEqual(os.listdir(self.dir), ["m.cmf"])
 
 
 class WideLatent(tool.Case):

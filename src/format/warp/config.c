@@ -286,3 +286,25 @@ caisson_status csn_warp_read_config(csn_warp *w, const csn_log *log, csn_warp_co
     }
     return status;
 }
+
+caisson_status csn_warp_check_config(csn_str config, caisson_error *err) {
+    csn_warp w = {0};
+    csn_warp_config ignored;
+    csn_buf text = CSN_BUF_INIT(CAISSON_MAX_HEADER_BYTES);
+    csn_jw manifest = csn_jw_begin(&text, err);
+    csn_jw_object(&manifest);
+    csn_jw_key(&manifest, CSN_STR("config"));
+    csn_jw_json(&manifest, config);
+    csn_jw_object_end(&manifest);
+    caisson_status status = csn_jw_end(&manifest);
+    if (status == CAISSON_OK) {
+        status = csn_json_parse(csn_buf_view(&text), 0, &w.manifest, err);
+    }
+    if (status == CAISSON_OK) {
+        status = csn_warp_read_config(&w, NULL, &ignored, err);
+    }
+    csn_buf_free(&text);
+    csn_json_free(w.manifest);
+    csn_arena_done(&w.arena);
+    return status;
+}

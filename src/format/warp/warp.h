@@ -67,6 +67,10 @@ caisson_status csn_warp_open(csn_fs *fs, const char *path, const csn_log *log, c
                              caisson_error *err);
 void csn_warp_close(csn_warp *w); /* NULL is fine */
 
+/* Whether csn_warp_open would take a manifest with this `config`, a JSON object, as far as that can
+ * be said without its tensors. Section of errors: "config". */
+caisson_status csn_warp_check_config(csn_str config, caisson_error *err);
+
 /* Reads tensor i of the directory as its dtype lays it out (payload, then scales, without a gap)
  * into out [dir.tensors[i].nbytes]. */
 caisson_status csn_warp_read_tensor(csn_warp *w, uint32_t i, uint8_t *out, caisson_error *err);
