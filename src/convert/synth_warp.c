@@ -336,6 +336,9 @@ caisson_status csn_synth_warp(csn_synth_job *j) {
     caisson_status status = csn_jw_end(&w);
     plan.config = csn_buf_view(&config);
     if (status == CAISSON_OK) {
+        status = csn_warp_check_config(plan.config, j->err);
+    }
+    if (status == CAISSON_OK) {
         status = write_all(j, &plan, &t);
     }
     csn_buf_free(&config);

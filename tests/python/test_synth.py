@@ -92,6 +92,9 @@ class Synth(tool.Case):
         self.assertEqual(sorted(map(int, w.manifest["layers"])), [1, 2, 3, 4, 5, 6])
         r = self.fails(FAILED, "synth", "--family", "kimi_k3", "--layers", 1, "-o", self.path("x.waste"))
         self.assertIn("so few layers", r.err)
+        r = self.fails(FAILED, "synth", "--family", "deepseek_v3", "--layers", 129, "-o", self.path("x.waste"))
+        self.assertIn("config, num_hidden_layers: out of range (want 128, got 129)", r.err)
+        self.assertNotIn(".part", r.err)
 
     def test_a_waste_model_runs(self):
         path = self.make()
