@@ -13,6 +13,9 @@
 #define MLA CSN_ROW_MLA
 #define OPT CSN_ROW_OPTIONAL
 
+/* Larger numbers are no model, but a file that wants memory. */
+enum { MAX_EXPERTS = 1 << 16, MAX_SHARED = 64 };
+
 static const csn_name_row end_rows[] = {
     ROW("model.embed_tokens.weight", "token_embd.weight", CSN_DIM_VOCAB, H, 0),
     ROW("model.norm.weight", "output_norm.weight", H, ONE_D, CSN_ROW_NORM),
@@ -128,8 +131,16 @@ static void ignore_keys(csn_config *c) {
  * routed ones' width run always. */
 static caisson_status finish_moe(csn_arch *a, bool is_sigmoid, uint32_t n_shared,
                                  const char *section, caisson_error *err) {
-    if (a->moe.n_experts == 0 || a->moe.n_experts > 1 << 16 || a->moe.top_k == 0 ||
-        a->moe.top_k > a->moe.n_experts || a->moe.moe_intermediate_size == 0 || n_shared > 64) {
+    if (n_shared > MAX_SHARED || a->moe.n_experts > MAX_EXPERTS) {
+        bool is_shared = n_shared > MAX_SHARED;
+        return CSN_FAIL(err, CAISSON_E_PARSE, .section = section,
+                        .tensor = is_shared ? CSN_STR("shared experts") : CSN_STR("experts"),
+                        .what = "more than a model has",
+                        CSN_VALUES(is_shared ? MAX_SHARED : MAX_EXPERTS,
+                                   is_shared ? n_shared : a->moe.n_experts));
+    }
+    if (a->moe.n_experts == 0 || a->moe.top_k == 0 || a->moe.top_k > a->moe.n_experts ||
+        a->moe.moe_intermediate_size == 0) {
         return CSN_FAIL(err, CAISSON_E_PARSE, .section = section, .tensor = CSN_STR("experts"),
                         .what = "experts, experts per token or their width are missing or make no "
                                 "sense",
