@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening a CMF file: the checks of facts 1.5 in their order, each in a file of its own. Nothing is
  * allocated for a number that the file has not the bytes for. */
+#include <string.h>
+
 #include "base/hash64.h"
 #include "caisson/limits.h"
 #include "format/cmf/cmf_internal.h"
@@ -28,6 +30,12 @@ static caisson_status pass(const struct opening *o, int section, caisson_status 
         o->c->is_told[section] = true;
         csn_error_section(err, csn_cmf_section_names[section]);
         csn_error_file(err, o->c->file->path);
+        /* Where parsing stopped is no range, and the damage may lie before it. */
+        if (err->n_bytes == 0 && strcmp(err->section, csn_cmf_section_names[section]) == 0) {
+            err->has_offset = true;
+            err->offset = o->c->envelope.off[section];
+            err->n_bytes = o->c->envelope.len[section];
+        }
         o->fn(o->ctx, err);
     }
     return CAISSON_OK;

@@ -196,12 +196,15 @@ static void every_length_set_to_extremes(void **state) {
 struct told {
     unsigned n;
     char sections[8][64], tensors[8][192];
+    uint64_t offsets[8], n_bytes[8];
 };
 
 static void note_fault(void *ctx, const caisson_error *fault) {
     struct told *t = ctx;
     assert_true(t->n < 8);
     snprintf(t->sections[t->n], sizeof(t->sections[0]), "%s", fault->section);
+    t->offsets[t->n] = fault->has_offset ? fault->offset : 0;
+    t->n_bytes[t->n] = fault->n_bytes;
     snprintf(t->tensors[t->n++], sizeof(t->tensors[0]), "%s", fault->tensor);
 }
 
@@ -242,6 +245,35 @@ static void damage_in_many_places_is_told_in_one_run(void **state) {
     assert_string_equal(told.sections[0], "directory");
     assert_string_equal(told.sections[1], "masks");
     assert_string_equal(told.sections[2], "data");
+    csn_cmf_close(c);
+    free(b.p);
+}
+
+/* Masks that say to be 255 and an index of another count cannot be parsed, and nothing in them has
+ * a place of its own: their ranges are told as the envelope has them. */
+static void unreadable_sections_are_told_with_their_ranges(void **state) {
+    (void)state;
+    csn_cmf *c = NULL;
+    csn_file *f = NULL;
+    caisson_error err;
+    struct told told = {0};
+    uint64_t n;
+    cmf_bytes b = cmf_load(CMF_GOLDEN "files/tiny-index.cmf");
+    uint64_t masks = cmf_u64(b, 0x40), masks_len = cmf_u64(b, 0x48);
+    uint64_t index = cmf_u64(b, 0x60), index_len = cmf_u64(b, 0x68);
+    b.p[masks] = 0xff;
+    b.p[index] ^= 1;
+    (void)memory_fs_put(&fs, "m.cmf", b.p, b.len);
+    ASSERT_OK(csn_fs_open(&fs.base, "m.cmf", CSN_OPEN_READ, &f, &err), &err);
+    ASSERT_OK(csn_cmf_open_damaged(f, note_fault, &told, &c, &err), &err);
+    ASSERT_OK(csn_cmf_verify(c, NULL, NULL, note_fault, &told, &n, &err), &err);
+    assert_int_equal(told.n, 2);
+    assert_string_equal(told.sections[0], "masks");
+    assert_int_equal(told.offsets[0], masks);
+    assert_int_equal(told.n_bytes[0], masks_len);
+    assert_string_equal(told.sections[1], "index");
+    assert_int_equal(told.offsets[1], index);
+    assert_int_equal(told.n_bytes[1], index_len);
     csn_cmf_close(c);
     free(b.p);
 }
@@ -371,6 +403,7 @@ int main(void) {
         {"verify names every damaged tensor (CMF 8)", verify_names_every_damaged_tensor, NULL, NULL,
          NULL},
         cmocka_unit_test(damage_in_many_places_is_told_in_one_run),
+        cmocka_unit_test(unreadable_sections_are_told_with_their_ranges),
         cmocka_unit_test(verify_stops_on_request),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
