@@ -433,10 +433,10 @@ int cli_read_ids(const cli_args *args, const char *text, int32_t **ret, size_t *
     if (strcmp(text, "-") != 0) {
         return parse_ids(args, text, ret, ret_n);
     }
-    char *read;
-    size_t n;
+    char *read = NULL;
+    size_t n = 0;
     int rc = cli_read_text(args, text, MAX_IDS, &read, &n);
-    if (rc == CLI_OK) {
+    if (read != NULL) {
         rc = strlen(read) == n ? parse_ids(args, read, ret, ret_n)
                                : cli_usage_error(args->command, "token ids hold a zero byte");
         free(read);
