@@ -269,12 +269,15 @@ class NoPlace(tool.Case):
         self.assertIn('task mask "code"', self.ok("export", cmf, "-o", self.path("hf")).err)
 
     def test_what_the_format_does_not_hold_is_told_before_the_work(self):
-        cmf, out = self.path("m.cmf"), self.path("m.waste")
-        self.ok("synth", "--family", "deepseek_v3", "--layers", 129, "-o", cmf)  # 128 at most: warp facts 2.4
-        r = self.fails(tool.FAILED, "convert", cmf, "-o", out)
-        self.assertIn("128", r.err)
+        hf, out = self.path("hf"), self.path("m.waste")
+        shutil.copytree(os.path.join(GOLDEN, "families", "deepseek_v3"), hf)
+        config = json.loads(tool.read(os.path.join(hf, "config.json")))
+        with open(os.path.join(hf, "config.json"), "w", encoding="utf-8") as f:
+            json.dump(dict(config, rms_norm_eps=1.0), f)  # below 1: warp facts 2.4
+        r = self.fails(tool.FAILED, "convert", hf, "-o", out)
+        self.assertIn("rms_norm_eps", r.err)
         self.assertNotIn(".part", r.err)
-        self.assertEqual(os.listdir(self.dir), ["m.cmf"])
+        self.assertEqual(os.listdir(self.dir), ["hf"])
 
 
 class WideLatent(tool.Case):
