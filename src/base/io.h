@@ -90,6 +90,8 @@ typedef struct csn_fs_ops {
     caisson_status (*sync_dir)(csn_fs *fs, const char *path_in_dir, caisson_error *err);
     caisson_status (*free_bytes)(csn_fs *fs, const char *path_in_dir, uint64_t *ret,
                                  caisson_error *err);
+    /* False only if nothing has this name: a link to nothing has it, and what the system cannot
+     * tell counts as there, so that opening it says what is wrong. */
     bool (*exists)(csn_fs *fs, const char *path);
     bool (*is_dir)(csn_fs *fs, const char *path);
     /* OK as well if the directory is there. */

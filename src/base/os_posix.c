@@ -380,7 +380,7 @@ static caisson_status os_free_bytes(csn_fs *fs, const char *path_in_dir, uint64_
 static bool os_exists(csn_fs *fs, const char *path) {
     (void)fs;
     struct stat st;
-    return stat(path, &st) == 0;
+    return lstat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
 static bool os_is_dir(csn_fs *fs, const char *path) {

@@ -202,6 +202,42 @@ static void a_cancelled_conversion_can_be_taken_up(void **state) {
     csn_buf_free(&want);
 }
 
+/* Some shards have their names when it stops: they are this conversion's own, and no reason for the
+ * next one to ask whether they may be replaced. */
+static void shards_that_were_being_renamed_are_finished(void **state) {
+    (void)state;
+    const csn_convert_options o = {.n_threads = 1, .shard_max_bytes = 20000};
+    memory_fs fs, whole;
+    faulty_fs f;
+    caisson_error err;
+    int n_renames = 0;
+    load(&whole);
+    ASSERT_OK(csn_convert(&whole.base, "d", "new.cmf", &o, &err), &err);
+    for (bool is_done = false; !is_done; n_renames++) {
+        load(&fs);
+        faulty_fs_init(&f, &fs.base);
+        f.kinds = FAULTY_RENAME;
+        f.fail_at = n_renames;
+        is_done = csn_convert(&f.base, "d", "new.cmf", &o, &err) == CAISSON_OK;
+        if (!is_done) {
+            ASSERT_OK(csn_convert(&fs.base, "d", "new.cmf", &o, &err), &err);
+        }
+        for (int i = 0; i < MEMORY_FS_MAX_FILES; i++) {
+            const memory_fs_node *want = &whole.nodes[i];
+            if (want->path == NULL) {
+                continue;
+            }
+            const memory_fs_node *got = memory_fs_find(&fs, want->path);
+            assert_non_null(got);
+            assert_int_equal(got->len, want->len);
+            assert_memory_equal(got->bytes, want->bytes, want->len);
+        }
+        memory_fs_done(&fs);
+    }
+    assert_true(n_renames > 3);
+    memory_fs_done(&whole);
+}
+
 /* ---- killed for good ---- */
 
 enum { N_KILLS = 60 };
@@ -306,6 +342,7 @@ int main(void) {
         cmocka_unit_test(too_little_space_is_told_first),
         cmocka_unit_test(each_failed_allocation_is_survived),
         cmocka_unit_test(a_cancelled_conversion_can_be_taken_up),
+        cmocka_unit_test(shards_that_were_being_renamed_are_finished),
         cmocka_unit_test_setup_teardown(a_killed_conversion_gives_the_same_bytes, temp_dir_make,
                                         temp_dir_remove),
     };

@@ -232,9 +232,12 @@ class ToWarp(tool.Case):
     def test_of_what_was_done_before_nothing_is_claimed(self):
         source, out = os.path.join(GOLDEN, "kimi_linear"), self.path("m.waste")
         for args in ((), ("--json",)):
-            os.symlink("nowhere", out)  # no directory can take its place: all is done but the last step
-            self.fails(FAILED, "convert", source, "-o", out)
-            os.remove(out)
+            r, w = os.pipe()
+            os.close(r)  # its first line, when the trunk and the experts are there, ends it
+            p = subprocess.run([tool.TOOL, "convert", source, "-o", out], stdout=subprocess.DEVNULL,
+                               stderr=w, env=tool.env())
+            os.close(w)
+            self.assertEqual(p.returncode, -signal.SIGPIPE)
             r = self.ok("convert", source, "-o", out, *args)
             n = len(self.ok("tensor", out, "--json").json)
             if args:

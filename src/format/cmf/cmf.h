@@ -316,7 +316,7 @@ caisson_status csn_cmf_set_new(csn_fs *fs, const char *path, const csn_cmf_plan 
                                uint64_t max_bytes, csn_cmf_set **ret, uint32_t *ret_n_done,
                                caisson_error *err);
 uint32_t csn_cmf_set_n_files(const csn_cmf_set *s);
-/* CAISSON_E_EXISTS when a file has one of the names already. */
+/* CAISSON_E_EXISTS when a file has one of the names already, unless this conversion gave it. */
 caisson_status csn_cmf_set_check_absent(const csn_cmf_set *s, caisson_error *err);
 caisson_status csn_cmf_set_tensor(csn_cmf_set *s, const void *bytes, uint64_t nbytes,
                                   caisson_error *err);

@@ -66,6 +66,27 @@ static void a_file_is_written_read_and_replaced(void **state) {
     csn_file_close(NULL);
 }
 
+/* Only what has no name is absent: files that are optional are not left out because they cannot be
+ * reached. */
+static void what_cannot_be_reached_counts_as_there(void **state) {
+    (void)state;
+    csn_fs *fs = csn_fs_os();
+    caisson_error err;
+    csn_file *f;
+    const char *to_nothing = temp_path("to-nothing"), *to_itself = temp_path("to-itself");
+    assert_int_equal(symlink("no-such-file", to_nothing), 0);
+    assert_int_equal(symlink("to-itself", to_itself), 0);
+    assert_true(fs->ops->exists(fs, to_nothing));
+    assert_true(fs->ops->exists(fs, to_itself));
+    ASSERT_STATUS(csn_fs_open(fs, to_nothing, CSN_OPEN_READ, &f, &err), CAISSON_E_IO);
+    ASSERT_OK(fs->ops->remove(fs, to_nothing, &err), &err);
+    ASSERT_OK(fs->ops->remove(fs, to_itself, &err), &err);
+    assert_false(fs->ops->exists(fs, to_nothing));
+    ASSERT_OK(csn_fs_write_all(fs, temp_path("file"), CSN_STR("x"), &err), &err);
+    assert_false(fs->ops->exists(fs, temp_path("file/below")));
+    ASSERT_OK(fs->ops->remove(fs, temp_path("file"), &err), &err);
+}
+
 static void an_interrupted_sync_is_repeated(void **state) {
     (void)state;
     const char *path = temp_path("a");
@@ -294,6 +315,7 @@ int main(void) {
         cmocka_unit_test(a_pipe_in_the_place_of_a_file_is_refused),
         cmocka_unit_test(directories_change_places_and_empty_ones_are_removed),
         cmocka_unit_test(a_file_is_written_read_and_replaced),
+        cmocka_unit_test(what_cannot_be_reached_counts_as_there),
         cmocka_unit_test(an_interrupted_sync_is_repeated),
         cmocka_unit_test(reading_past_the_end_has_both_numbers),
         cmocka_unit_test(limits_and_modes_are_kept),
