@@ -45,6 +45,16 @@ static void load(memory_fs *fs, const memory_fs *old) {
     }
 }
 
+static void copy(memory_fs *to, const memory_fs *from) {
+    memory_fs_init(to);
+    for (int i = 0; i < MEMORY_FS_MAX_FILES; i++) {
+        const memory_fs_node *node = &from->nodes[i];
+        if (node->path != NULL) {
+            memory_fs_put(to, node->path, node->bytes, node->len);
+        }
+    }
+}
+
 /* vq4p: its codebooks take half as long to train as those of vq3r. */
 static caisson_status convert(csn_fs *fs, caisson_error *err) {
     csn_convert_options o = {.n_threads = 1, .overwrite = true, .expert_quant = CSN_STR("vq4p")};
@@ -113,26 +123,45 @@ static int64_t convert_until(memory_fs *fs, int64_t i) {
     return faulty.n;
 }
 
+/* Stopped at change i, it leaves the old model or the new one, and the next call makes the new one.
+ * from: what lies there before. */
+static void stop_and_resume(const memory_fs *from, int64_t i, memory_fs *want) {
+    memory_fs fs;
+    caisson_error err = {0};
+    copy(&fs, from);
+    (void)convert_until(&fs, i);
+    assert_true(is_old(&fs, want) || is_new(&fs, want)); /* never a mixture */
+    assert_int_equal(fs.n_open, 0);
+    ASSERT_OK(convert(&fs.base, &err), &err);
+    assert_same(&fs, want);
+    memory_fs_done(&fs);
+}
+
 static void each_failed_write_leaves_the_old_target_and_can_be_resumed(void **state) {
     enum { LAST = 24 }; /* changes with which the model is put in place: each of them */
     (void)state;
-    memory_fs want, whole;
+    memory_fs want, old, ready, whole;
     make_reference(&want);
-    load(&whole, &want);
+    load(&old, &want);
+    copy(&whole, &old);
     int64_t n_all = convert_until(&whole, INT64_MAX);
     assert_true(n_all > 50 && is_new(&whole, &want));
-    memory_fs_done(&whole);
-    for (int64_t i = 0; i < n_all; i += i < 12 || i > n_all - LAST - EVERY ? 1 : EVERY) {
-        memory_fs fs;
-        caisson_error err = {0};
-        load(&fs, &want);
-        (void)convert_until(&fs, i);
-        assert_true(is_old(&fs, &want) || is_new(&fs, &want)); /* never a mixture */
-        assert_int_equal(fs.n_open, 0);
-        ASSERT_OK(convert(&fs.base, &err), &err);
-        assert_same(&fs, &want);
-        memory_fs_done(&fs);
+    for (int64_t i = 0; i < n_all - LAST; i += i < 12 ? 1 : EVERY) {
+        stop_and_resume(&old, i, &want);
     }
+    copy(&ready, &old); /* its codebooks need not be trained again */
+    (void)convert_until(&ready, n_all - LAST);
+    assert_true(is_old(&ready, &want));
+    memory_fs_done(&whole);
+    copy(&whole, &ready);
+    int64_t n_rest = convert_until(&whole, INT64_MAX);
+    assert_true(n_rest >= LAST && n_rest < n_all / 2);
+    for (int64_t i = 0; i < n_rest; i++) {
+        stop_and_resume(&ready, i, &want);
+    }
+    memory_fs_done(&whole);
+    memory_fs_done(&ready);
+    memory_fs_done(&old);
     memory_fs_done(&want);
 }
 
