@@ -262,9 +262,9 @@ class NoPlace(tool.Case):
 
     def test_masks(self):
         cmf = self.path("m.cmf")
-        self.ok("synth", "--family", "deepseek_v3", "-o", cmf)
+        self.ok("convert", os.path.join(GOLDEN, "families", "deepseek_v3"), "-o", cmf)
         self.assertNotIn("mask", self.ok("convert", cmf, "-o", self.path("none.waste")).err)
-        self.ok("masks", "make", cmf, "code", "--text", os.path.join(tool.ROOT, "README.md"), "--default")
+        self.ok("masks", "make", cmf, "code", "--text", "-", "--default", stdin=b"some text to go by " * 4)
         self.assertIn('task mask "code"', self.ok("convert", cmf, "-o", self.path("m.waste")).err)
         self.assertIn('task mask "code"', self.ok("export", cmf, "-o", self.path("hf")).err)
 
