@@ -109,27 +109,27 @@ static void make_reference(memory_fs *want) {
     ASSERT_OK(convert(&want->base, &err), &err);
 }
 
-/* As if killed at change i of the file system: nothing is cleaned up either. Returns how many there
- * were. */
-static int64_t convert_until(memory_fs *fs, int64_t i) {
+/* Change i of the file system fails, and all later ones if the disk stays broken: nothing is
+ * cleaned up either, as if killed there. Returns how many there were. */
+static int64_t convert_until(memory_fs *fs, int64_t i, bool stays_broken) {
     faulty_fs faulty;
     caisson_error err = {0};
     faulty_fs_init(&faulty, &fs->base);
     faulty.kinds = FAULTY_WRITE | FAULTY_SYNC | FAULTY_RENAME | FAULTY_REMOVE | FAULTY_TRUNCATE |
                    FAULTY_LOCK | FAULTY_SPACE | FAULTY_SYNC_DIR;
     faulty.fail_at = i;
-    faulty.stays_broken = true;
+    faulty.stays_broken = stays_broken;
     (void)convert(&faulty.base, &err);
     return faulty.n;
 }
 
 /* Stopped at change i, it leaves the old model or the new one, and the next call makes the new one.
  * from: what lies there before. */
-static void stop_and_resume(const memory_fs *from, int64_t i, memory_fs *want) {
+static void stop_and_resume(const memory_fs *from, int64_t i, bool stays_broken, memory_fs *want) {
     memory_fs fs;
     caisson_error err = {0};
     copy(&fs, from);
-    (void)convert_until(&fs, i);
+    (void)convert_until(&fs, i, stays_broken);
     assert_true(is_old(&fs, want) || is_new(&fs, want)); /* never a mixture */
     assert_int_equal(fs.n_open, 0);
     ASSERT_OK(convert(&fs.base, &err), &err);
@@ -144,20 +144,21 @@ static void each_failed_write_leaves_the_old_target_and_can_be_resumed(void **st
     make_reference(&want);
     load(&old, &want);
     copy(&whole, &old);
-    int64_t n_all = convert_until(&whole, INT64_MAX);
+    int64_t n_all = convert_until(&whole, INT64_MAX, true);
     assert_true(n_all > 50 && is_new(&whole, &want));
     for (int64_t i = 0; i < n_all - LAST; i += i < 12 ? 1 : EVERY) {
-        stop_and_resume(&old, i, &want);
+        stop_and_resume(&old, i, true, &want);
     }
     copy(&ready, &old); /* its codebooks need not be trained again */
-    (void)convert_until(&ready, n_all - LAST);
+    (void)convert_until(&ready, n_all - LAST, true);
     assert_true(is_old(&ready, &want));
     memory_fs_done(&whole);
     copy(&whole, &ready);
-    int64_t n_rest = convert_until(&whole, INT64_MAX);
+    int64_t n_rest = convert_until(&whole, INT64_MAX, true);
     assert_true(n_rest >= LAST && n_rest < n_all / 2);
     for (int64_t i = 0; i < n_rest; i++) {
-        stop_and_resume(&ready, i, &want);
+        stop_and_resume(&ready, i, true, &want);
+        stop_and_resume(&ready, i, false, &want);
     }
     memory_fs_done(&whole);
     memory_fs_done(&ready);

@@ -109,7 +109,8 @@ void csn_warp_writer_close(csn_warp_writer *w, bool discard) {
     if (!w->is_finished && discard) {
         (void)csn_warp_writer_remove_dir(w->fs, w->dir.ptr, &ignored);
     }
-    if (w->lock != NULL && (w->is_finished || discard)) {
+    /* By the lock the next call knows that what could not be removed may go. */
+    if (w->lock != NULL && (w->is_finished || discard) && !w->fs->ops->exists(w->fs, w->dir.ptr)) {
         (void)w->fs->ops->remove(w->fs, w->lock_path.ptr, &ignored);
     }
     csn_file_close(w->lock);
