@@ -127,10 +127,11 @@ typedef struct csn_config_defaults {
     double rms_norm_eps;
     bool tie_word_embeddings;
     csn_act hidden_act;
-    bool gelu_is_tanh; /* Gemma 1: "gelu" was written for the approximation by tanh */
+    bool has_activation; /* Gemma 2 and 3: it is read from hidden_activation */
+    bool gelu_is_tanh;   /* Gemma 1: "gelu" was written for the approximation by tanh */
 } csn_config_defaults;
 
-/* Sizes, eps, ties, activation (`hidden_act` or `hidden_activation`), but no RoPE. */
+/* Sizes, eps, ties, activation, but no RoPE. */
 caisson_status csn_config_sizes(csn_config *c, const csn_config_defaults *d, csn_arch *a,
                                 caisson_error *err);
 /* rope_theta, partial_rotary_factor and rope_scaling or rope_parameters. */

@@ -328,6 +328,12 @@ static caisson_status add(planner *p, const csn_name_row *row, place at) {
     } else {
         CSN_TRY(check_shape(p, row, at, t, item));
     }
+    if (t->nbytes ==
+        0) { /* of no shared experts, say: two matrices of no rows, one of no columns */
+        return is_needed ? CSN_FAIL(p->err, CAISSON_E_UNSUPPORTED, .section = "directory",
+                                    .tensor = t->name, .what = "tensor without elements")
+                         : CAISSON_OK;
+    }
     if (p->s->gguf != NULL) {
         bool turns = (row->flags & CSN_ROW_ROTARY) != 0 && p->s->family->gguf_permutes_rows;
         item->permute = turns ? p->s->arch.head_dim : 0;

@@ -100,6 +100,17 @@ static int32_t id_of(const csn_jval *v) {
     return csn_jval_i64(v, &id) && id >= 0 && id <= INT32_MAX ? (int32_t)id : -1;
 }
 
+/* An id of config.json; null and numbers below 0 mean that there is none. */
+static caisson_status read_id(reader *r, const char *key, const csn_jval *v, int32_t *ret) {
+    csn_jkind kind = csn_jval_kind(v);
+    int64_t id;
+    *ret = id_of(v);
+    return kind == CSN_JSON_ABSENT || kind == CSN_JSON_NULL || csn_jval_i64(v, &id)
+               ? CAISSON_OK
+               : CSN_FAIL(r->err, CAISSON_E_PARSE, .section = "config.json",
+                          .tensor = csn_str_from(key), .what = "not a token id");
+}
+
 static caisson_status read_arch(reader *r, const csn_jval *root) {
     csn_source *s = r->s;
     csn_config outer, c;
@@ -129,6 +140,12 @@ static caisson_status read_arch(reader *r, const csn_jval *root) {
     s->attention_bias = c.attention_bias;
     s->mlp_bias = c.mlp_bias;
     if (is_nested) {
+        if (s->arch.final_logit_softcapping != 0) {
+            return csn_config_refuse(&c, "final_logit_softcapping",
+                                     "transformers does not apply it in a model of several "
+                                     "towers, others do",
+                                     r->err);
+        }
         CSN_TRY(
             csn_config_bool(&outer, "tie_word_embeddings", &s->arch.tie_word_embeddings, r->err));
         CSN_INFO(r->log, "the language model alone is converted; other towers are left out");
@@ -363,8 +380,12 @@ static caisson_status read_chat(reader *r, const csn_jval *root) {
         status = is_silent ? add_eos_of(r, "config.json", told(root, "eos_token_id"))
                            : add_eos_of(r, "generation_config.json", eos);
     }
-    s->bos_token_id = id_of(told(root, "bos_token_id"));
-    s->pad_token_id = id_of(told(root, "pad_token_id"));
+    if (status == CAISSON_OK) {
+        status = read_id(r, "bos_token_id", told(root, "bos_token_id"), &s->bos_token_id);
+    }
+    if (status == CAISSON_OK) {
+        status = read_id(r, "pad_token_id", told(root, "pad_token_id"), &s->pad_token_id);
+    }
     if (status == CAISSON_OK) {
         csn_str text = csn_buf_view(&jinja);
         if (is_blank(text)) {

@@ -54,6 +54,30 @@ def make_hf(path, template=None, **config):
     return path
 
 
+def edit_hf(source, path, edit, **config):
+    """A copy of a checkpoint directory of one file with other tensors (edit changes a dict of name:
+    [dtype, shape, bytes]) and other keys in its config.json."""
+    shutil.copytree(source, path)
+    blob = tool.read(os.path.join(source, "model.safetensors"))
+    base = 8 + struct.unpack("<Q", blob[:8])[0]
+    old = json.loads(blob[8:base])
+    old.pop("__metadata__", None)
+    tensors = {k: [t["dtype"], t["shape"], blob[base + t["data_offsets"][0]:base + t["data_offsets"][1]]]
+               for k, t in old.items()}
+    edit(tensors)
+    header, data = {}, b""
+    for name, (dtype, shape, content) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    with open(os.path.join(path, "model.safetensors"), "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+    old = json.loads(tool.read(os.path.join(source, "config.json")))
+    with open(os.path.join(path, "config.json"), "w") as f:
+        json.dump(dict(old, **config), f)
+    return path
+
+
 class Convert(tool.Case):
     def setUp(self):
         super().setUp()
@@ -193,6 +217,22 @@ class Convert(tool.Case):
         for args in ((self.path("no.gguf"), "-o", self.out), ("folder/no.gguf", "-o", self.out),
                      (TINY, "-o", "folder/out.cmf")):
             self.assertNotIn("hf download", self.fails(FAILED, "convert", *args).err)
+
+    def test_tensors_without_elements(self):
+        # as transformers saves no shared experts: of width 0
+        source = os.path.join(tool.ROOT, "tests/golden/families/deepseek_v3")
+        def logits(name, edit):
+            src = edit_hf(source, self.path(name), edit, n_shared_experts=0)
+            self.ok("convert", src, "-o", self.out, "--quant", "f32", "-f")
+            return self.ok("eval", self.out, "--tokens", "1,2,3", "--all", "--top", 9, "--json").out
+        def drop(tensors):
+            for k in [k for k in tensors if ".shared_experts." in k]:
+                del tensors[k]
+        def empty(tensors):
+            for k, t in tensors.items():
+                if ".shared_experts." in k:
+                    tensors[k] = [t[0], [t[1][0], 0] if "down_proj" in k else [0, t[1][1]], b""]
+        self.assertEqual(logits("empty", empty), logits("absent", drop))
 
     def test_missing_source_and_missing_directory(self):
         self.assertIn("nope", self.fails(FAILED, "convert", self.path("nope"), "-o", self.out).err)

@@ -99,29 +99,41 @@ static caisson_status need_u32(csn_config *c, const char *key, uint32_t fallback
     return CAISSON_OK;
 }
 
-static caisson_status read_act(csn_config *c, const csn_config_defaults *d, csn_act *ret,
-                               caisson_error *err) {
-    const char *key = "hidden_activation"; /* Gemma has both; this one is used when it is there */
-    csn_str old = {0}, s = {0};
-    CSN_TRY(csn_config_str(c, "hidden_act", &old, err));
-    CSN_TRY(csn_config_str(c, "hidden_activation", &s, err));
-    if (s.len == 0) {
-        s = old;
-        key = "hidden_act";
+static caisson_status act_of(csn_config *c, const char *key, bool gelu_is_tanh, csn_act *ret,
+                             caisson_error *err) {
+    csn_str s = {0};
+    CSN_TRY(csn_config_str(c, key, &s, err));
+    if (csn_config_get(c, key) == NULL) {
+        return CAISSON_OK;
     }
-    if (s.len == 0) {
-        *ret = d->hidden_act;
-    } else if (csn_str_is(s, "silu") || csn_str_is(s, "swish")) {
+    if (csn_str_is(s, "silu") || csn_str_is(s, "swish")) {
         *ret = CSN_ACT_SILU;
     } else if (csn_str_is(s, "situ")) {
         *ret = CSN_ACT_SITU;
     } else if (csn_str_is(s, "gelu_pytorch_tanh") || csn_str_is(s, "gelu_new") ||
-               csn_str_is(s, "gelu_tanh") || (d->gelu_is_tanh && csn_str_is(s, "gelu"))) {
+               csn_str_is(s, "gelu_tanh") || (gelu_is_tanh && csn_str_is(s, "gelu"))) {
         *ret = CSN_ACT_GELU_TANH;
     } else {
         return csn_config_refuse(c, key, "activation is not supported", err);
     }
     return CAISSON_OK;
+}
+
+/* There are two names for it. The one that the class does not read may be left from another
+ * version, but says the same. */
+static caisson_status read_act(csn_config *c, const csn_config_defaults *d, csn_act *ret,
+                               caisson_error *err) {
+    const char *names[] = {"hidden_act", "hidden_activation"};
+    const char *key = names[d->has_activation], *other = names[!d->has_activation];
+    *ret = d->hidden_act;
+    CSN_TRY(act_of(c, key, d->gelu_is_tanh, ret, err));
+    csn_act said = *ret;
+    CSN_TRY(act_of(c, other, d->gelu_is_tanh, &said, err));
+    return said == *ret ? CAISSON_OK
+                        : csn_config_refuse(c, other,
+                                            "another activation than the one that models of this "
+                                            "family are run by",
+                                            err);
 }
 
 caisson_status csn_config_sizes(csn_config *c, const csn_config_defaults *d, csn_arch *a,

@@ -30,7 +30,11 @@ static caisson_status deepseek_v2_config(csn_config *c, csn_arena *arena, csn_ar
     static const csn_rope_rules rope = {.theta = 10000.0};
     CSN_TRY(csn_config_sizes(c, &defaults, a, err));
     CSN_TRY(csn_config_refuse_true(c, "mlp_bias", err));
+    CSN_TRY(csn_config_refuse_true(c, "mla_use_nope", err));
     CSN_TRY(csn_config_mla(c, &rope, CSN_LATENT_EPS, arena, a, err));
+    if (!a->mla.rope_interleave) {
+        return csn_config_refuse(c, "rope_interleave", "this family rotates pairs always", err);
+    }
     CSN_TRY(csn_config_grouped_moe(c, false, a, err));
     CSN_TRY(check_norm(c, a, err));
     return csn_arch_full_layers(a, arena, err);

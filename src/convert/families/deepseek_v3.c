@@ -47,6 +47,7 @@ static caisson_status deepseek_v3_config(csn_config *c, csn_arena *arena, csn_ar
                                          caisson_error *err) {
     static const csn_rope_rules rope = {.theta = 10000.0};
     CSN_TRY(csn_config_sizes(c, &defaults, a, err));
+    CSN_TRY(csn_config_refuse_true(c, "mla_use_nope", err));
     CSN_TRY(csn_config_mla(c, &rope, CSN_LATENT_EPS, arena, a, err));
     CSN_TRY(csn_config_need(c, "n_group", NULL, err));
     CSN_TRY(csn_config_need(c, "norm_topk_prob", "moe_renormalize", err));

@@ -15,6 +15,7 @@ static const csn_config_defaults defaults = {
     .rms_norm_eps = 1e-6,
     .tie_word_embeddings = true,
     .hidden_act = CSN_ACT_GELU_TANH,
+    .has_activation = true,
 };
 enum { WINDOW = 4096, PATTERN = 2, LAYERS_27B = 46 };
 
@@ -22,7 +23,7 @@ enum { WINDOW = 4096, PATTERN = 2, LAYERS_27B = 46 };
 static caisson_status read_cap(csn_config *c, const char *key, double fallback, double *ret,
                                caisson_error *err) {
     *ret = csn_jval_get(c->object, key) == NULL ? fallback : 0;
-    return csn_config_f64(c, key, ret, err);
+    return csn_config_positive(c, key, ret, err);
 }
 
 static caisson_status gemma2_config(csn_config *c, csn_arena *arena, csn_arch *a,

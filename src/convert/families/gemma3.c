@@ -16,6 +16,7 @@ static const csn_config_defaults defaults = {
     .rms_norm_eps = 1e-6,
     .tie_word_embeddings = true,
     .hidden_act = CSN_ACT_GELU_TANH,
+    .has_activation = true,
 };
 enum { PATTERN = 6, LAYERS_27B = 62 };
 static const double global_theta = 1000000.0, local_theta = 10000.0;
@@ -36,14 +37,18 @@ static caisson_status gemma3_config(csn_config *c, csn_arena *arena, csn_arch *a
     CSN_TRY(csn_config_positive(c, "query_pre_attn_scalar", &a->query_pre_attn_scalar, err));
     /* A key that was left from Gemma 2: transformers does not apply it here, others do. */
     CSN_TRY(csn_config_expect(c, "attn_logit_softcapping", 0, err));
-    CSN_TRY(csn_config_f64(c, "final_logit_softcapping", &a->final_logit_softcapping, err));
+    CSN_TRY(csn_config_positive(c, "final_logit_softcapping", &a->final_logit_softcapping, err));
     CSN_TRY(csn_gemma_window(c, a, err));
-    CSN_TRY(csn_config_u32(c, "_sliding_window_pattern", &pattern, err));
     CSN_TRY(csn_config_u32(c, "sliding_window_pattern", &pattern, err));
     csn_act act = a->hidden_act;
     csn_gemma_common(a);
     a->hidden_act = act;
     CSN_TRY(csn_config_layer_types(c, arena, a, &has_types, err));
+    if (has_types) { /* what transformers writes beside them is not always their pattern */
+        (void)csn_config_get(c, "_sliding_window_pattern");
+    } else { /* it does not read it */
+        CSN_TRY(csn_config_expect(c, "_sliding_window_pattern", pattern, err));
+    }
     if (!has_types && pattern == 0) {
         return csn_config_refuse(c, "sliding_window_pattern", "must not be 0", err);
     }

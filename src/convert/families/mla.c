@@ -54,7 +54,7 @@ caisson_status csn_config_mla(csn_config *c, const csn_rope_rules *rules, double
     CSN_TRY(csn_config_bool(c, "mla_use_nope", &a->mla.nope, err));
     CSN_TRY(csn_config_refuse_true(c, "attention_bias", err));
     a->mla.norm_eps = (float)norm_eps != (float)a->rms_norm_eps ? norm_eps : 0;
-    a->mla.rope_interleave = true;
+    a->mla.rope_interleave = csn_jval_get(c->object, "rope_interleave") == NULL; /* null: false */
     CSN_TRY(csn_config_bool(c, "rope_interleave", &a->mla.rope_interleave, err));
     const uint32_t sizes[] = {a->mla.kv_lora_rank, a->mla.qk_nope_head_dim, a->mla.qk_rope_head_dim,
                               a->mla.v_head_dim};
@@ -76,11 +76,16 @@ caisson_status csn_config_mla(csn_config *c, const csn_rope_rules *rules, double
     return CAISSON_OK;
 }
 
-/* One value under two names. */
+/* One value under two names: transformers takes the one that stands behind the other. */
 static caisson_status u32_of(csn_config *c, const char *name, const char *other, uint32_t *ret,
                              caisson_error *err) {
     CSN_TRY(csn_config_u32(c, name, ret, err));
-    return csn_config_u32(c, other, ret, err);
+    uint32_t first = *ret;
+    CSN_TRY(csn_config_u32(c, other, ret, err));
+    return *ret == first || csn_config_get(c, name) == NULL
+               ? CAISSON_OK
+               : csn_config_refuse(c, other, "not what the same key says under its other name",
+                                   err);
 }
 
 /* The key, if present, must be one of the words; *ret is it. */

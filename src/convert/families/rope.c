@@ -88,7 +88,8 @@ static caisson_status read_llama3(csn_config *r, csn_arena *arena, csn_arch *a,
 static caisson_status read_yarn(csn_config *r, csn_arch *a, caisson_error *err) {
     uint32_t original = a->max_position_embeddings;
     double factor = 0, attention = 0, mscale = 0, mscale_all = 0, fast = 0, slow = 0;
-    bool truncate = true;
+    /* null is false, in transformers as well */
+    bool truncate = csn_jval_get(r->object, "truncate") == NULL;
     CSN_TRY(csn_config_u32(r, "original_max_position_embeddings", &original, err));
     CSN_TRY(csn_config_positive(r, "factor", &factor, err));
     CSN_TRY(csn_config_positive(r, "attention_factor", &attention, err));
@@ -240,6 +241,12 @@ caisson_status csn_config_rope(csn_config *c, const csn_rope_rules *rules, csn_a
         return csn_config_refuse(c, "rope_scaling", "not a JSON object", err);
     }
     if (csn_jval_len(scaling) > 0) { /* the older key wins when it says something */
+        if (rules->local_theta > 0 && csn_jval_len(params) > 0) {
+            return csn_config_refuse(c, "rope_scaling",
+                                     "beside rope_parameters: versions of transformers take one, "
+                                     "or both together",
+                                     err);
+        }
         params = scaling;
     }
     const csn_jval *full = csn_jval_get(params, "full_attention");
@@ -248,15 +255,14 @@ caisson_status csn_config_rope(csn_config *c, const csn_rope_rules *rules, csn_a
         CSN_TRY(csn_config_init(&r, params, "rope_parameters", arena, err));
         return read_one(&r, rules, phi_original, arena, a, err);
     }
+    const char *key = params == scaling ? "rope_scaling" : "rope_parameters";
+    if (rules->local_theta <= 0 || params == scaling) { /* transformers passes over it, or fails */
+        return csn_config_refuse(c, key, "RoPE that differs by layer is not supported here", err);
+    }
     if (csn_jval_len(params) != (size_t)(full != NULL) + (local != NULL)) {
-        return csn_config_refuse(c, "rope_parameters", "RoPE for a kind of layer that is not known",
-                                 err);
+        return csn_config_refuse(c, key, "RoPE for a kind of layer that is not known", err);
     }
     if (local != NULL && csn_jval_kind(local) != CSN_JSON_NULL) {
-        if (rules->local_theta <= 0) {
-            return csn_config_refuse(c, "rope_parameters",
-                                     "RoPE that differs by layer is not supported here", err);
-        }
         CSN_TRY(csn_config_init(&r, local, "rope_parameters.sliding_attention", arena, err));
         CSN_TRY(read_local(&r, a, err));
     }

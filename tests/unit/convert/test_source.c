@@ -107,6 +107,8 @@ static void ids_and_templates_of_another_form_are_refused(void **state) {
         {"d/generation_config.json", "{\"eos_token_id\": [2, 4294967296]}", "eos_token_id"},
         {"d/generation_config.json", "{\"eos_token_id\": [95, -1]}", NULL},
         {"d/generation_config.json", "{\"eos_token_id\": []}", NULL},
+        {"d/config.json", "{\"bos_token_id\": \"1\", \"model_type\": \"llama\"}", "bos_token_id"},
+        {"d/config.json", "{\"pad_token_id\": 0.5, \"model_type\": \"llama\"}", "pad_token_id"},
         {"d/tokenizer_config.json", "{\"chat_template\": 5}", "chat_template"},
         {"d/tokenizer_config.json", "{\"chat_template\": {\"default\": \"x\"}}", "chat_template"},
         {"d/tokenizer_config.json", "{\"chat_template\": [\"x\"]}", "chat_template"},
@@ -603,6 +605,81 @@ static void windows_are_those_of_each_class(void **state) {
 #undef SHARED
 }
 
+/* What a class passes over, or versions of transformers take for different things; seen with random
+ * configurations against 5.24.0. */
+static void keys_that_contradict_are_refused(void **state) {
+    (void)state;
+#define NESTED "{\"full_attention\":{\"rope_type\":\"linear\",\"factor\":4.0}}"
+#define MLA                                                                                        \
+    "\",\"kv_lora_rank\":8,\"qk_nope_head_dim\":8,\"qk_rope_head_dim\":8,\"v_head_dim\":8,"        \
+    "\"n_routed_experts\":4,\"num_experts_per_tok\":2,\"moe_intermediate_size\":8,\"n_group\":1,"  \
+    "\"norm_topk_prob\":false,\"routed_scaling_factor\":1.0"
+    static const struct {
+        const char *config, *key; /* key NULL: taken */
+    } cases[] = {
+        {"llama\",\"hidden_act\":\"silu\",\"hidden_activation\":\"gelu_new\"", "hidden_activation"},
+        {"llama\",\"hidden_act\":\"silu\",\"hidden_activation\":\"silu\"", NULL},
+        {"gemma\",\"hidden_act\":\"gelu\",\"hidden_activation\":\"gelu_pytorch_tanh\"", NULL},
+        {"gemma\",\"hidden_act\":\"silu\",\"hidden_activation\":\"gelu_pytorch_tanh\"",
+         "hidden_activation"},
+        {"gemma2\",\"hidden_activation\":\"silu\",\"hidden_act\":\"gelu_pytorch_tanh\"",
+         "hidden_act"},
+        {"gemma3_text\",\"hidden_act\":\"silu\"", "hidden_act"},
+        {"gemma3_text\",\"_sliding_window_pattern\":2", "_sliding_window_pattern"},
+        {"gemma3_text\",\"_sliding_window_pattern\":6", NULL},
+        {"gemma3_text\",\"rope_parameters\":" NESTED, NULL},
+        {"gemma3_text\",\"rope_scaling\":" NESTED, "rope_scaling"},
+        {"gemma3_text\",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8.0},"
+         "\"rope_parameters\":" NESTED,
+         "rope_scaling"},
+        {"mistral\",\"rope_parameters\":" NESTED, "rope_parameters"},
+        {"phi3\",\"rope_scaling\":" NESTED, "rope_scaling"},
+        {"gemma3\",\"text_config\":{\"final_logit_softcapping\":30.0}", "final_logit_softcapping"},
+        {"gemma3\",\"text_config\":{\"final_logit_softcapping\":null}", NULL},
+        {"deepseek_v2" MLA, NULL},
+        {"deepseek_v2" MLA ",\"rope_interleave\":false", "rope_interleave"},
+        {"deepseek_v3" MLA ",\"rope_interleave\":false", NULL},
+        {"deepseek_v3" MLA ",\"mla_use_nope\":true", "mla_use_nope"},
+        {"deepseek_v3" MLA ",\"num_experts_per_token\":2", NULL},
+        {"deepseek_v3" MLA ",\"num_experts_per_token\":3", "num_experts_per_token"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        memory_fs fs;
+        char text[1024];
+        csn_source *s = NULL;
+        caisson_error err = {0};
+        memory_fs_init(&fs);
+        snprintf(text, sizeof(text), "{\"model_type\":\"%s}", cases[i].config);
+        put(&fs, "d/config.json", text);
+        memory_fs_put(&fs, "d/model.safetensors", "\2\0\0\0\0\0\0\0{}", 10);
+        caisson_status status = csn_source_open(&fs.base, "d", NULL, &s, &err);
+        if (status != (cases[i].key == NULL ? CAISSON_OK : CAISSON_E_UNSUPPORTED)) {
+            fail_msg("%s: %s", text, caisson_status_name(status));
+        }
+        if (cases[i].key != NULL) {
+            assert_string_equal(err.tensor, cases[i].key);
+        }
+        csn_source_close(s);
+        memory_fs_done(&fs);
+    }
+#undef NESTED
+#undef MLA
+}
+
+/* In transformers a null is no absent key where what is absent counts as true. */
+static void null_is_false(void **state) {
+    (void)state;
+    memory_fs fs;
+    memory_fs_init(&fs);
+    put(&fs, "d/config.json",
+        "{\"model_type\":\"qwen3\",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4.0,"
+        "\"truncate\":null}}");
+    memory_fs_put(&fs, "d/model.safetensors", "\2\0\0\0\0\0\0\0{}", 10);
+    csn_source *s = open_source(&fs, "d");
+    assert_true(s->arch.yarn.untruncated);
+    close_source(&fs, s);
+}
+
 /* As transformers 5.24.0: tied only where both hold the same numbers. */
 static void another_head_is_not_tied(void **state) {
     (void)state;
@@ -824,6 +901,8 @@ int main(void) {
         cmocka_unit_test(windows_are_those_of_each_class),
         cmocka_unit_test(another_head_is_not_tied),
         cmocka_unit_test(what_models_need_is_not_guessed),
+        cmocka_unit_test(keys_that_contradict_are_refused),
+        cmocka_unit_test(null_is_false),
         cmocka_unit_test(refuses_routers_of_deepseek_v2_that_it_does_not_know),
         cmocka_unit_test(gguf_names_every_end_of_turn),
         cmocka_unit_test(gguf_ids_and_flags_of_another_form_are_refused),
