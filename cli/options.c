@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "open.h"
 #include "term.h"
 
 int cli_usage_error(const cli_command *command, const char *format, ...) {
@@ -85,7 +86,7 @@ static int store(cli_args *a, size_t i, const char *text) {
     case CLI_LIST: {
         const char **list = realloc(v->list, (v->n_list + 1) * sizeof(*list));
         if (list == NULL) {
-            return cli_usage_error(a->command, "out of memory");
+            return cli_fail_text(a, "out of memory");
         }
         v->list = list;
         v->list[v->n_list++] = text;
@@ -235,7 +236,7 @@ int cli_parse(const cli_command *command, int argc, char **argv, cli_args *ret) 
     }
     ret->positional = malloc(((size_t)argc + 1) * sizeof(*ret->positional));
     if (ret->positional == NULL) {
-        return cli_usage_error(command, "out of memory");
+        return cli_fail_text(ret, "out of memory");
     }
     bool options_end = false;
     for (int i = 0; i < argc; i++) {

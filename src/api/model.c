@@ -167,7 +167,9 @@ static caisson_status open_parts(caisson_model *m, const caisson_open_options *o
     const csn_warp *w = m->files.warp;
     m->arch = w != NULL ? &w->arch : &m->files.cmf->arch;
     m->chat = w != NULL ? &w->chat : &m->files.cmf->chat;
-    if (o->require_signature == NULL && csn_signature_exists(csn_fs_os(), m->path)) {
+    bool is_signed;
+    CSN_TRY(csn_signature_exists(csn_fs_os(), m->path, &is_signed, err));
+    if (is_signed && o->require_signature == NULL) {
         tell(&log, "a signature lies beside the file and was not checked");
     }
     if (!o->text_only) {

@@ -39,7 +39,9 @@ static caisson_status verify_signature(verify_bridge *b, csn_file *f, caisson_er
     csn_file_stamp stamp = {0};
     caisson_error fault;
     bool is_asked_for = b->o->require_signature != NULL;
-    if (!is_asked_for && !csn_signature_exists(csn_fs_os(), b->path)) {
+    bool is_there;
+    CSN_TRY(csn_signature_exists(csn_fs_os(), b->path, &is_there, err));
+    if (!is_asked_for && !is_there) {
         return CAISSON_OK;
     }
     if (is_asked_for) {

@@ -133,12 +133,12 @@ static caisson_status sig_path(const char *path, csn_buf *ret, caisson_error *er
     return csn_buf_printf(ret, err, "%s.sig", path);
 }
 
-bool csn_signature_exists(csn_fs *fs, const char *path) {
+caisson_status csn_signature_exists(csn_fs *fs, const char *path, bool *ret, caisson_error *err) {
     csn_buf name;
-    caisson_error ignored;
-    bool is_there = sig_path(path, &name, &ignored) == CAISSON_OK && fs->ops->exists(fs, name.ptr);
+    caisson_status status = sig_path(path, &name, err);
+    *ret = status == CAISSON_OK && fs->ops->exists(fs, name.ptr);
     csn_buf_free(&name);
-    return is_there;
+    return status;
 }
 
 static caisson_status fail(const char *path, const char *what, const uint8_t *want,

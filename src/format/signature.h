@@ -30,7 +30,8 @@ caisson_status csn_file_sha256(csn_file *f, const csn_progress *progress,
 /* SIGNATURE when f is no longer what `stamp` says: another inode, size or time of change. */
 caisson_status csn_file_is_still(csn_file *f, const csn_file_stamp *stamp, caisson_error *err);
 
-bool csn_signature_exists(csn_fs *fs, const char *path);
+/* Whether a `<path>.sig` lies there. NOMEM. */
+caisson_status csn_signature_exists(csn_fs *fs, const char *path, bool *ret, caisson_error *err);
 /* Checks f, opened from `path`, against `<path>.sig`. want_key: the key it must be signed with, or
  * NULL = any. *ret_key: the key that it is signed with. SIGNATURE: no signature there, another key,
  * other bytes than were signed, or not made with that key; and the errors of parse and reading. */

@@ -3,6 +3,7 @@
  * tests/oracle/signatures.py with Python's cryptography package. */
 #include "unit/test.h"
 
+#include "base/alloc.h"
 #include "base/hex.h"
 #include "base/json.h"
 #include "format/signature.h"
@@ -191,7 +192,13 @@ static void any_change_is_seen(void **state) {
     assert_non_null(strstr(err.what, "another key"));
     memory_fs_drop(sig);
     ASSERT_STATUS(check(key, other, &err), CAISSON_E_SIGNATURE);
-    assert_false(csn_signature_exists(&fs.base, "m"));
+    bool is_there = true;
+    ASSERT_OK(csn_signature_exists(&fs.base, "m", &is_there, &err), &err);
+    assert_false(is_there);
+    csn_alloc_fail_after(0); /* not to know is not to say that there is none */
+    caisson_status status = csn_signature_exists(&fs.base, "m", &is_there, &err);
+    csn_alloc_fail_after(-1);
+    ASSERT_STATUS(status, CAISSON_E_NOMEM);
 }
 
 static bool touch(void *ctx, const char *stage, uint64_t done, uint64_t total) {
