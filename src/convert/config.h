@@ -21,6 +21,7 @@ typedef struct csn_config {
     const char *section; /* "config.json", "rope_parameters": where errors say they are */
     bool *used;          /* [members of object] */
     csn_biases attention_bias, mlp_bias; /* filled by the recipe */
+    csn_biases output_gate;              /* of latent attention: NONE, ALL or AS_FOUND */
 } csn_config;
 
 /* `object` NULL: an empty one. Another kind of value: CAISSON_E_PARSE. */

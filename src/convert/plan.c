@@ -11,6 +11,8 @@ typedef struct planner {
     bool *used;         /* [s->dir->n] */
     const char *prefix; /* Hugging Face: what stands in front of our names */
     bool skips_model;   /* ... in place of our "model." */
+    bool has_full_gate; /* the layer at hand has Kimi Delta Attention's gate in one matrix */
+    int router_biases, output_gates; /* layers have them or not: 1, 0; -1: none was met */
     caisson_error *err;
 } planner;
 
@@ -291,6 +293,46 @@ static bool tells_bias(const planner *p, const csn_name_row *row, bool *ret) {
     return true;
 }
 
+/* True if the configuration says whether there is the tensor of an optional row, or, where it does
+ * not, an earlier layer: *ret. Without it another model would run, or none. */
+static bool tells(planner *p, const csn_name_row *row, bool is_there, bool *ret) {
+    const csn_arch *a = &p->s->arch;
+    csn_str name = csn_str_from(row->name);
+    bool has_hidden_rows = row->rows == CSN_DIM_HIDDEN;
+    csn_dim other = has_hidden_rows ? row->cols : row->rows;
+    int *layers = csn_str_ends(name, CSN_STR("mlp.expert_bias"))           ? &p->router_biases
+                  : csn_str_ends(name, CSN_STR("self_attn.g_proj.weight")) ? &p->output_gates
+                                                                           : NULL;
+    if ((row->flags & CSN_ROW_OPTIONAL) == 0 || tells_bias(p, row, ret)) {
+        return (row->flags & CSN_ROW_OPTIONAL) != 0;
+    }
+    if (layers != NULL) {
+        *layers = *layers < 0 ? is_there : *layers;
+        *ret = *layers != 0;
+    } else if (csn_str_ends(name, CSN_STR("kda_attn.g_proj.weight"))) {
+        p->has_full_gate = is_there;
+        return false;
+    } else if (csn_str_ends(name, CSN_STR("kda_attn.g_a_proj.weight")) ||
+               csn_str_ends(name, CSN_STR("kda_attn.g_b_proj.weight"))) {
+        *ret = !p->has_full_gate;
+    } else if (row->cols == CSN_DIM_Q_LORA || other == CSN_DIM_Q_LORA) {
+        *ret = a->mla.q_lora_rank != 0;
+    } else if (other == CSN_DIM_MLA_Q) {
+        *ret = a->mla.q_lora_rank == 0;
+    } else if (other == CSN_DIM_SHARED_FFN) {
+        *ret = a->moe.has_shared;
+    } else if (other == CSN_DIM_LATENT) {
+        *ret = row->cols == CSN_DIM_NONE ? a->moe.has_latent_norm
+                                         : a->moe.routed_expert_hidden_size != 0;
+    } else if (csn_str_ends(name, CSN_STR("_res_norm.weight")) ||
+               csn_str_ends(name, CSN_STR("_res_proj.weight"))) {
+        *ret = a->attn_res_block_size != 0;
+    } else {
+        return false;
+    }
+    return true;
+}
+
 static caisson_status add(planner *p, const csn_name_row *row, place at) {
     csn_convert_item *item = &p->plan->items[p->plan->n];
     csn_str source_name = {0};
@@ -305,9 +347,10 @@ static caisson_status add(planner *p, const csn_name_row *row, place at) {
     bool is_needed = (row->flags & CSN_ROW_OPTIONAL) == 0;
     if (is_head) {
         is_needed = !p->s->arch.tie_word_embeddings;
-    } else if (tells_bias(p, row, &is_needed) && !is_needed && t != NULL) {
+    } else if (tells(p, row, t != NULL, &is_needed) && !is_needed && t != NULL && t->nbytes != 0) {
         return CSN_FAIL(p->err, CAISSON_E_UNSUPPORTED, .section = "directory", .tensor = t->name,
-                        .what = "a bias that the model does not have by its configuration");
+                        .what = "a tensor that the model does not have by its configuration or its "
+                                "other layers");
     }
     if (t == NULL) {
         if (!is_needed) {
@@ -465,7 +508,9 @@ caisson_status csn_convert_plan_make(const csn_source *s, const csn_log *log, cs
     if (s->cmf != NULL || s->warp != NULL) {
         return csn_convert_plan_cmf(s, arena, ret, err);
     }
-    planner p = {.s = s, .arena = arena, .plan = &plan, .prefix = "", .err = err};
+    planner p = {
+        .s = s, .arena = arena, .plan = &plan, .prefix = "", .router_biases = -1, .err = err};
+    p.output_gates = s->output_gate == CSN_BIASES_AS_FOUND ? -1 : s->output_gate == CSN_BIASES_ALL;
     const csn_name_table *const *tables = s->family->tables;
     (void)log;
     CSN_TRY(CSN_ARENA_NEW(arena, (size_t)most_items(s) + 1, &plan.items, err));

@@ -33,7 +33,7 @@ typedef struct csn_source {
     int32_t bos_token_id, pad_token_id; /* -1 = none */
     bool has_special_tokens;            /* the source says which token each name stands for */
     csn_str special_tokens[CSN_CMF_N_SPECIAL_TOKENS]; /* empty = that name has none */
-    csn_biases attention_bias, mlp_bias;              /* that there have to be */
+    csn_biases attention_bias, mlp_bias, output_gate; /* that there have to be */
     bool has_f8_blocks; /* weight_scale_inv, 128 x 128, belongs to f8 weights */
     csn_json *config;   /* config.json */
     csn_arena arena;

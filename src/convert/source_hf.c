@@ -139,6 +139,7 @@ static caisson_status read_arch(reader *r, const csn_jval *root) {
     CSN_TRY(s->family->read_config(&c, &s->arena, &s->arch, r->err));
     s->attention_bias = c.attention_bias;
     s->mlp_bias = c.mlp_bias;
+    s->output_gate = c.output_gate;
     if (is_nested) {
         if (s->arch.final_logit_softcapping != 0) {
             return csn_config_refuse(&c, "final_logit_softcapping",

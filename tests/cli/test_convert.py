@@ -234,6 +234,21 @@ class Convert(tool.Case):
                     tensors[k] = [t[0], [t[1][0], 0] if "down_proj" in k else [0, t[1][1]], b""]
         self.assertEqual(logits("empty", empty), logits("absent", drop))
 
+    def test_no_tensor_may_be_missing(self):
+        # of families whose recipes have tensors that not every model has
+        for family in ("deepseek_v3", "kimi_k3"):
+            source = os.path.join(tool.ROOT, "tests/golden/families", family)
+            names = []
+            edit_hf(source, self.path(family), names.extend)
+            for name in names:
+                unread = name.startswith(("vision_tower.", "model.layers.3."))
+                if unread or ".experts." in name and ".experts.0." not in name:
+                    continue
+                shutil.rmtree(self.path("less"), ignore_errors=True)
+                src = edit_hf(source, self.path("less"), lambda tensors: tensors.pop(name))
+                self.fails(FAILED, "convert", src, "-o", self.out)
+                self.assertFalse(os.path.exists(self.out), (family, name))
+
     def test_missing_source_and_missing_directory(self):
         self.assertIn("nope", self.fails(FAILED, "convert", self.path("nope"), "-o", self.out).err)
         self.fails(FAILED, "convert", self.src, "-o", self.path("no/such/out.cmf"))

@@ -191,12 +191,13 @@ static caisson_status kimi_k3_config(csn_config *c, csn_arena *arena, csn_arch *
     CSN_TRY(csn_config_u32(c, "attn_res_block_size", &a->attn_res_block_size, err));
     CSN_TRY(csn_config_u32(c, "routed_expert_hidden_size", &a->moe.routed_expert_hidden_size, err));
     a->moe.has_latent_norm = csn_config_get(c, "latent_moe_use_norm") != NULL;
-    (void)csn_config_get(c, "mla_use_output_gate"); /* the tensors say it */
     a->activation_situ_beta = 1.0;
     CSN_TRY(csn_config_f64(c, "activation_situ_beta", &a->activation_situ_beta, err));
     CSN_TRY(csn_config_f64(c, "activation_situ_linear_beta", &a->activation_situ_linear_beta, err));
     CSN_TRY(csn_config_need(c, "mla_use_nope", NULL, err)); /* where it is absent WARP rotates */
     CSN_TRY(read_kimi(c, 0, arena, a, err));                /* as WARP has it */
+    c->output_gate =
+        csn_config_get(c, "mla_use_output_gate") != NULL ? CSN_BIASES_ALL : CSN_BIASES_NONE;
     a->has_situ_beta = a->hidden_act == CSN_ACT_SITU;
     a->has_situ_linear_beta = a->has_situ_beta;
     if (a->attn_res_block_size > a->n_layers) {

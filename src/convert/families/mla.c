@@ -53,6 +53,7 @@ caisson_status csn_config_mla(csn_config *c, const csn_rope_rules *rules, double
     CSN_TRY(csn_config_u32(c, "qk_head_dim", &query, err)); /* the sum of two others */
     CSN_TRY(csn_config_bool(c, "mla_use_nope", &a->mla.nope, err));
     CSN_TRY(csn_config_refuse_true(c, "attention_bias", err));
+    c->output_gate = CSN_BIASES_NONE;
     a->mla.norm_eps = (float)norm_eps != (float)a->rms_norm_eps ? norm_eps : 0;
     a->mla.rope_interleave = csn_jval_get(c->object, "rope_interleave") == NULL; /* null: false */
     CSN_TRY(csn_config_bool(c, "rope_interleave", &a->mla.rope_interleave, err));
