@@ -61,7 +61,8 @@ typedef struct caisson_mask_quality {
 CAISSON_API caisson_status caisson_mask_set_quality(const char *path, const char *name,
                                                     const caisson_mask_quality *quality,
                                                     caisson_error *err);
-/* Takes the mask out of the file; its bytes stay until `compact`. */
+/* Takes the mask out of the file; its bytes stay until `compact`. Errors: CAISSON_E_MISSING,
+ * _ARG (a skill of the file runs under it), _BUSY, _IO, _NOMEM. */
 CAISSON_API caisson_status caisson_mask_remove(const char *path, const char *name,
                                                caisson_error *err);
 

@@ -135,11 +135,27 @@ caisson_status csn_mask_set_quality(csn_fs *fs, const char *path, csn_str name, 
     return status;
 }
 
+/* No skill runs under the mask: without it that skill would not run any more. */
+static caisson_status check_unused(const edit *e, csn_str name, caisson_error *err) {
+    for (uint32_t i = 0; i < e->cmf->n_skills; i++) {
+        if (csn_str_eq(e->cmf->skills[i].input_mask_task, name)) {
+            return CSN_FAIL(err, CAISSON_E_ARG, .section = "masks", .tensor = name,
+                            .what = "a skill of the file runs under this mask: remove the skill "
+                                    "first",
+                            .got = e->cmf->skills[i].id);
+        }
+    }
+    return CAISSON_OK;
+}
+
 caisson_status csn_mask_remove(csn_fs *fs, const char *path, csn_str name, caisson_error *err) {
     edit e;
     uint32_t i;
     CSN_TRY(begin(fs, path, &e, err));
     caisson_status status = find(&e, name, &i, err);
+    if (status == CAISSON_OK) {
+        status = check_unused(&e, name, err);
+    }
     if (status == CAISSON_OK) {
         csn_cmf_mask *at = &e.masks.masks[i];
         e.masks.n--;

@@ -23,6 +23,7 @@ caisson_status csn_mask_put(csn_fs *fs, const char *path, const csn_cmf *then,
  * lists names. */
 caisson_status csn_mask_set_quality(csn_fs *fs, const char *path, csn_str name, csn_str json,
                                     caisson_error *err);
+/* CAISSON_E_ARG: a skill names it as its input_mask_task. */
 caisson_status csn_mask_remove(csn_fs *fs, const char *path, csn_str name, caisson_error *err);
 
 #endif

@@ -441,6 +441,11 @@ class Add(Tuned):
         own, half, none = (self.ok(*run, *more).json for more in ((), ("--task", "half"), ("--task", "none")))
         self.assertEqual(own, half)  # unless another is asked for
         self.assertNotEqual(own, none)
+        r = self.fails(tool.FAILED, "masks", "remove", self.base, "half")  # else s would not run any more
+        self.assertIn("got s", r.err)
+        self.assertEqual(self.ok(*run).json, half)
+        self.ok("skill", "remove", self.base, "s")
+        self.ok("masks", "remove", self.base, "half")
 
     def test_remove(self):
         before = self.ok("eval", self.base, *self.IDS).json
