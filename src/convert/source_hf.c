@@ -203,9 +203,10 @@ static caisson_status untie_other_head(reader *r) {
     return CAISSON_OK;
 }
 
-/* chat_template of tokenizer_config.json: a string, or a list of named ones, of which "default"
- * counts and the others are told. One that is passed over would be replaced by ChatML. */
-static caisson_status template_of(reader *r, const csn_jval *v, csn_str *ret) {
+/* chat_template of a file: a string, or a list of named ones, of which "default" counts and the
+ * others are told. One that is passed over would be replaced by ChatML. */
+static caisson_status template_of(reader *r, const char *file, const csn_jval *root, csn_str *ret) {
+    const csn_jval *v = csn_jval_get(root, "chat_template");
     csn_jkind kind = csn_jval_kind(v);
     csn_str name;
     *ret = (csn_str){0};
@@ -220,7 +221,7 @@ static caisson_status template_of(reader *r, const csn_jval *v, csn_str *ret) {
         }
     }
     return is_right ? CAISSON_OK
-                    : CSN_FAIL(r->err, CAISSON_E_PARSE, .section = "tokenizer_config.json",
+                    : CSN_FAIL(r->err, CAISSON_E_PARSE, .section = file,
                                .tensor = CSN_STR("chat_template"),
                                .what = "neither a template nor a list of templates with one that "
                                        "is named default");
@@ -337,6 +338,15 @@ static caisson_status read_special_tokens(reader *r, const csn_jval *config) {
         return status;
     }
     const csn_jval *root = csn_json_root(doc);
+    for (int i = 0; i < CSN_CMF_N_SPECIAL_TOKENS; i++) {
+        csn_str name = s->special_tokens[i];
+        if (name.len > 0 && added_token(root, name) < 0) {
+            CSN_WARN(r->log,
+                     "%s is %.*s, which is no token of its own in tokenizer.json: text that spells "
+                     "it is ordinary text",
+                     csn_cmf_special_tokens[i], CSN_STR_ARGS(name));
+        }
+    }
     int64_t eos_id = eos.len > 0 ? added_token(root, eos) : -1;
     if (eos_id < s->arch.vocab_size) { /* tokens may be added that the weights do not have */
         status = csn_source_add_eos(s, eos_id, r->err);
@@ -359,21 +369,46 @@ static const csn_jval *told(const csn_jval *root, const char *key) {
                : csn_jval_get(csn_jval_get(root, "text_config"), key);
 }
 
-static caisson_status read_chat(reader *r, const csn_jval *root) {
-    csn_source *s = r->s;
-    csn_json *generation = NULL, *config = NULL;
+/* Of the files that may hold a chat template the first that does; the last is a processor's. */
+static caisson_status read_template(reader *r, const csn_jval *config) {
+    static const char processors[] = "chat_template.json";
+    csn_json *last = NULL;
     csn_buf jinja = {0}, tools = {0};
-    bool has_jinja = false, has_tools = false;
-    caisson_status status = read_json(r, "generation_config.json", &generation);
-    if (status == CAISSON_OK) {
-        status = read_json(r, "tokenizer_config.json", &config);
+    bool has_jinja, has_tools = false;
+    caisson_status status =
+        read_file(r, "chat_template.jinja", MAX_CONFIG_BYTES, &jinja, &has_jinja);
+    csn_str text = csn_buf_view(&jinja);
+    if (status == CAISSON_OK && is_blank(text)) {
+        status = template_of(r, "tokenizer_config.json", config, &text);
     }
-    if (status == CAISSON_OK) {
-        status = read_file(r, "chat_template.jinja", MAX_CONFIG_BYTES, &jinja, &has_jinja);
+    if (status == CAISSON_OK && is_blank(text)) {
+        status = read_json(r, processors, &last);
+    }
+    if (status == CAISSON_OK && last != NULL) {
+        status = template_of(r, processors, csn_json_root(last), &text);
+    }
+    if (status == CAISSON_OK && !is_blank(text)) {
+        status = csn_arena_str(&r->s->arena, text, &r->s->chat_template, r->err);
     }
     if (status == CAISSON_OK) {
         status = read_file(r, "additional_chat_templates/tool_use.jinja", MAX_CONFIG_BYTES, &tools,
                            &has_tools);
+    }
+    if (status == CAISSON_OK && has_tools) {
+        csn_source_tell_template(CSN_STR("tool_use"), r->log);
+    }
+    csn_buf_free(&jinja);
+    csn_buf_free(&tools);
+    csn_json_free(last);
+    return status;
+}
+
+static caisson_status read_chat(reader *r, const csn_jval *root) {
+    csn_source *s = r->s;
+    csn_json *generation = NULL, *config = NULL;
+    caisson_status status = read_json(r, "generation_config.json", &generation);
+    if (status == CAISSON_OK) {
+        status = read_json(r, "tokenizer_config.json", &config);
     }
     if (status == CAISSON_OK) {
         const csn_jval *eos = csn_jval_get(csn_json_root(generation), "eos_token_id");
@@ -388,22 +423,11 @@ static caisson_status read_chat(reader *r, const csn_jval *root) {
         status = read_id(r, "pad_token_id", told(root, "pad_token_id"), &s->pad_token_id);
     }
     if (status == CAISSON_OK) {
-        csn_str text = csn_buf_view(&jinja);
-        if (is_blank(text)) {
-            status = template_of(r, csn_jval_get(csn_json_root(config), "chat_template"), &text);
-        }
-        if (status == CAISSON_OK && has_tools) {
-            csn_source_tell_template(CSN_STR("tool_use"), r->log);
-        }
-        if (status == CAISSON_OK && !is_blank(text)) {
-            status = csn_arena_str(&s->arena, text, &s->chat_template, r->err);
-        }
+        status = read_template(r, csn_json_root(config));
     }
     if (status == CAISSON_OK) {
         status = read_special_tokens(r, csn_json_root(config));
     }
-    csn_buf_free(&jinja);
-    csn_buf_free(&tools);
     csn_json_free(config);
     csn_json_free(generation);
     return status;

@@ -182,10 +182,18 @@ caisson_status csn_config_grouped_moe(csn_config *c, bool is_sigmoid, csn_arch *
     CSN_TRY(csn_config_u32(c, "topk_group", &a->moe.topk_group, err));
     CSN_TRY(csn_config_u32(c, "moe_intermediate_size", &a->moe.moe_intermediate_size, err));
     CSN_TRY(csn_config_bool(c, "norm_topk_prob", &a->moe.norm_topk_prob, err));
+    bool norm = a->moe.norm_topk_prob;
     CSN_TRY(csn_config_bool(c, "moe_renormalize", &a->moe.norm_topk_prob, err));
+    if (csn_config_get(c, "norm_topk_prob") != NULL && norm != a->moe.norm_topk_prob) {
+        return csn_config_refuse(c, "moe_renormalize",
+                                 "not what the same key says under its other name", err);
+    }
     a->moe.routed_scaling_factor = 1.0;
     CSN_TRY(csn_config_f64(c, "routed_scaling_factor", &a->moe.routed_scaling_factor, err));
     CSN_TRY(read_method(c, is_sigmoid, a, err));
+    if (a->moe.n_group > 0 && a->moe.topk_group == 0 && csn_config_get(c, "topk_group") != NULL) {
+        return csn_config_refuse(c, "topk_group", "must not be 0", err);
+    }
     ignore_keys(c);
     return finish_moe(a, is_sigmoid, n_shared, c->section, err);
 }

@@ -85,6 +85,21 @@ static caisson_status read_llama3(csn_config *r, csn_arena *arena, csn_arch *a,
     return CAISSON_OK;
 }
 
+/* From the frequency that makes beta_fast turns in the original context to the one that makes
+ * beta_slow. What a ramp that runs backwards does, readers disagree on. */
+static bool is_ramp(const csn_arch *a) {
+    static const double two_pi = 6.283185307179586;
+    double dim = rotary_dim(a), original = a->yarn.original_max_position_embeddings;
+    double scale = dim / (2.0 * log(a->rope_theta));
+    double low = scale * log(original / ((double)a->yarn.beta_fast * two_pi));
+    double high = scale * log(original / ((double)a->yarn.beta_slow * two_pi));
+    if (!a->yarn.untruncated) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    return a->rope_theta > 1.0 && fmax(low, 0.0) <= fmin(high, dim - 1.0);
+}
+
 static caisson_status read_yarn(csn_config *r, csn_arch *a, caisson_error *err) {
     uint32_t original = a->max_position_embeddings;
     double factor = 0, attention = 0, mscale = 0, mscale_all = 0, fast = 0, slow = 0;
@@ -118,7 +133,9 @@ static caisson_status read_yarn(csn_config *r, csn_arch *a, caisson_error *err) 
     a->yarn.has_mscale_all_dim = mscale_all != 0;
     a->yarn.mscale_all_dim = (float)mscale_all;
     a->yarn.original_max_position_embeddings = original;
-    return CAISSON_OK;
+    return is_ramp(a) ? CAISSON_OK
+                      : csn_config_refuse(r, "original_max_position_embeddings",
+                                          "too small for beta_fast and beta_slow", err);
 }
 
 static caisson_status read_longrope(csn_config *r, uint32_t original, csn_arena *arena, csn_arch *a,

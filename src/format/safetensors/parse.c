@@ -132,6 +132,18 @@ static caisson_status check_cover(parser *p, csn_tensor *t, uint32_t n) {
     return CAISSON_OK;
 }
 
+/* Texts by name, or null. */
+static caisson_status check_metadata(parser *p, const csn_jval *v) {
+    csn_jkind kind = csn_jval_kind(v);
+    bool is_right = kind == CSN_JSON_OBJECT || kind == CSN_JSON_NULL;
+    csn_str ignored;
+    for (csn_jiter it = csn_jval_iter(v); is_right && csn_jiter_next(&it);) {
+        is_right = csn_jval_str(it.value, &ignored);
+    }
+    return is_right ? CAISSON_OK
+                    : fail(p, CSN_STR("__metadata__"), "not an object of strings alone");
+}
+
 static caisson_status parse_entries(parser *p, const csn_jval *root, csn_tensor **ret,
                                     uint32_t *ret_n) {
     if (csn_jval_kind(root) != CSN_JSON_OBJECT) {
@@ -145,7 +157,9 @@ static caisson_status parse_entries(parser *p, const csn_jval *root, csn_tensor 
     csn_tensor *t;
     CSN_TRY(CSN_ARENA_NEW(p->arena, n, &t, p->err));
     for (csn_jiter it = csn_jval_iter(root); csn_jiter_next(&it);) {
-        if (!csn_str_is(it.key, "__metadata__")) {
+        if (csn_str_is(it.key, "__metadata__")) {
+            CSN_TRY(check_metadata(p, it.value));
+        } else {
             CSN_TRY(parse_tensor(p, it.key, it.value, &t[k++]));
         }
     }

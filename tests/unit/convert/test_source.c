@@ -192,6 +192,25 @@ static void the_jinja_file_wins_unless_it_is_blank(void **state) {
     }
 }
 
+/* Processors of models with several towers keep theirs there. */
+static void a_processors_template_counts_where_there_is_no_other(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        memory_fs fs;
+        load_model(&fs, "llama");
+        put(&fs, "d/tokenizer_config.json", i == 0 ? "{}" : "{\"chat_template\": \"config\"}");
+        put(&fs, "d/chat_template.jinja", "");
+        put(&fs, "d/chat_template.json", "{\"chat_template\": \"processor\"}");
+        csn_source *s = open_source(&fs, "d");
+        if (i == 0) {
+            ASSERT_STR(s->chat_template, "processor");
+        } else {
+            ASSERT_STR(s->chat_template, "config");
+        }
+        close_source(&fs, s);
+    }
+}
+
 static void a_directory_without_tokenizer_converts(void **state) {
     (void)state;
     memory_fs fs;
@@ -640,6 +659,16 @@ static void keys_that_contradict_are_refused(void **state) {
         {"deepseek_v2" MLA ",\"rope_interleave\":false", "rope_interleave"},
         {"deepseek_v3" MLA ",\"rope_interleave\":false", NULL},
         {"deepseek_v3" MLA ",\"mla_use_nope\":true", "mla_use_nope"},
+        {"deepseek_v3" MLA ",\"moe_renormalize\":true", "moe_renormalize"},
+        {"deepseek_v3" MLA ",\"topk_group\":0", "topk_group"},
+        {"qwen3\",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4.0,"
+         "\"original_max_position_embeddings\":8}",
+         NULL},
+        {"qwen3\",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4.0,\"beta_slow\":2,"
+         "\"original_max_position_embeddings\":4}",
+         "original_max_position_embeddings"},
+        {"qwen3\",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4.0,\"beta_slow\":64}",
+         "original_max_position_embeddings"},
         {"deepseek_v3" MLA ",\"num_experts_per_token\":2", NULL},
         {"deepseek_v3" MLA ",\"num_experts_per_token\":3", "num_experts_per_token"},
     };
@@ -888,6 +917,7 @@ int main(void) {
         cmocka_unit_test(ids_and_templates_of_another_form_are_refused),
         cmocka_unit_test(refuses_templates_with_tokens_of_their_own),
         cmocka_unit_test(the_jinja_file_wins_unless_it_is_blank),
+        cmocka_unit_test(a_processors_template_counts_where_there_is_no_other),
         cmocka_unit_test(a_directory_without_tokenizer_converts),
         cmocka_unit_test(bad_json_names_its_file),
         cmocka_unit_test(the_index_wins_over_a_stray_file),

@@ -130,6 +130,12 @@ static void refuses_bad_headers(void **state) {
          CAISSON_E_BOUNDS},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[8],\"data_offsets\":[0,18446744073709551615]}}",
          CAISSON_E_BOUNDS},
+        /* as the package has it */
+        {"{\"__metadata__\":{\"a\":1},\"a\":{\"dtype\":\"F32\",\"shape\":[8],"
+         "\"data_offsets\":[0,32]}}",
+         CAISSON_E_PARSE},
+        {"{\"__metadata__\":[],\"a\":{\"dtype\":\"F32\",\"shape\":[8],\"data_offsets\":[0,32]}}",
+         CAISSON_E_PARSE},
         /* overlap, and a name given twice */
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[8],\"data_offsets\":[0,32]},"
          "\"b\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[16,32]}}",
