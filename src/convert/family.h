@@ -96,6 +96,7 @@ typedef struct csn_family {
     const csn_name_table *const *tables; /* NULL-terminated */
     bool gguf_permutes_rows;  /* q and k rows lie in interleaved order (llama.cpp's llama) */
     bool gguf_adds_one;       /* norm weights are stored as 1 + w */
+    const char *ffn_alias;    /* what a checkpoint may call `mlp` of dense layers, or NULL */
     const char *const *drops; /* prefixes of tensors that are left out (vision towers), or NULL */
     bool is_named_outside;    /* text_config calls itself by another family's name */
     bool drops_next_layers;   /* layers behind the last, which predict more than one token */

@@ -116,6 +116,26 @@ static void find_prefix(planner *p) {
     }
 }
 
+/* A matrix of a dense layer under the family's other name for it. */
+static caisson_status find_ffn(planner *p, const csn_name_row *row, place at, csn_str *ret_name,
+                               const csn_tensor **ret) {
+    static const char mlp[] = ".mlp.";
+    const char *hole = strstr(row->name, mlp);
+    csn_buf b = CSN_BUF_INIT(1024);
+    csn_str name = {0};
+    caisson_status status = csn_buf_printf(&b, p->err, "%.*s.%s.%s", (int)(hole - row->name),
+                                           row->name, p->s->family->ffn_alias, hole + strlen(mlp));
+    if (status == CAISSON_OK) {
+        status = name_for(p, b.ptr, at, &name);
+    }
+    csn_buf_free(&b);
+    CSN_TRY(status);
+    CSN_TRY(hf_name(p, name, &name));
+    *ret = csn_directory_find(p->s->dir, name);
+    *ret_name = *ret != NULL ? name : *ret_name;
+    return CAISSON_OK;
+}
+
 static caisson_status find_source(planner *p, const csn_name_row *row, place at, csn_str *ret_name,
                                   const csn_tensor **ret) {
     if (p->s->gguf != NULL) {
@@ -131,6 +151,9 @@ static caisson_status find_source(planner *p, const csn_name_row *row, place at,
     csn_str ours = *ret_name;
     CSN_TRY(hf_name(p, ours, ret_name));
     *ret = csn_directory_find(p->s->dir, *ret_name);
+    if (*ret == NULL && (row->flags & CSN_ROW_FFN) != 0 && p->s->family->ffn_alias != NULL) {
+        CSN_TRY(find_ffn(p, row, at, ret_name, ret));
+    }
     if (*ret == NULL && csn_str_is(ours, "lm_head.weight")) {
         *ret = csn_directory_find(p->s->dir, CSN_STR("language_model.lm_head.weight"));
     }

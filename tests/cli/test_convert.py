@@ -234,6 +234,28 @@ class Convert(tool.Case):
                     tensors[k] = [t[0], [t[1][0], 0] if "down_proj" in k else [0, t[1][1]], b""]
         self.assertEqual(logits("empty", empty), logits("absent", drop))
 
+    def test_kimi_linear_as_transformers_saves_it(self):
+        # both forms of its configuration, and dense layers under the name of the mixtures
+        source = os.path.join(tool.ROOT, "tests/golden/families/kimi_linear")
+        config = json.loads(tool.read(os.path.join(source, "config.json")))
+        kinds = config["layer_types"]
+        linear = {"kda_layers": [i + 1 for i, k in enumerate(kinds) if k == "linear_attention"],
+                  "full_attn_layers": [i + 1 for i, k in enumerate(kinds) if k == "full_attention"],
+                  "num_heads": config["linear_num_heads"], "head_dim": config["linear_head_dim"],
+                  "short_conv_kernel_size": config["linear_conv_kernel_dim"]}
+        def rename(tensors):
+            for name in list(tensors):
+                tensors[name.replace(".0.mlp.", ".0.block_sparse_moe.")] = tensors.pop(name)
+        saved = edit_hf(source, self.path("saved"), rename, linear_attn_config=linear)
+        outs = []
+        for src in (source, saved):
+            self.ok("convert", src, "-o", self.out, "--quant", "f32", "-f")
+            outs.append(self.ok("eval", self.out, "--tokens", "1,2,3", "--all", "--top", 9, "--json").out)
+        self.assertEqual(*outs)
+        for key, value in (("layer_types", kinds[::-1]), ("linear_head_dim", 1 + linear["head_dim"])):
+            other = edit_hf(source, self.path(key), rename, linear_attn_config=linear, **{key: value})
+            self.assertIn(key, self.fails(FAILED, "convert", other, "-o", self.out, "-f").err)
+
     def test_no_tensor_may_be_missing(self):
         # of families whose recipes have tensors that not every model has
         for family in ("deepseek_v3", "kimi_k3"):

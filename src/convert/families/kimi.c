@@ -122,8 +122,10 @@ static caisson_status read_linear_attn(const csn_jval *object, csn_config *c, cs
     return csn_config_end(&k, false, err);
 }
 
-/* transformers' form: keys beside the others. */
-static caisson_status read_layer_types(csn_config *c, csn_arch *a, caisson_error *err) {
+/* transformers' form: keys beside the others. It writes layer_types next to the release's form,
+ * too: then both say the same. */
+static caisson_status read_layer_types(csn_config *c, bool has_object, csn_arch *a,
+                                       caisson_error *err) {
     const csn_jval *list = csn_config_get(c, "layer_types");
     if (csn_jval_kind(list) != CSN_JSON_ARRAY || csn_jval_len(list) != a->n_layers) {
         return csn_config_refuse(c, "layer_types", "not one type a layer", err);
@@ -131,15 +133,28 @@ static caisson_status read_layer_types(csn_config *c, csn_arch *a, caisson_error
     for (csn_jiter it = csn_jval_iter(list); csn_jiter_next(&it);) {
         csn_str s = {0};
         (void)csn_jval_str(it.value, &s);
-        if (csn_str_is(s, "linear_attention")) {
-            a->layer_types[it.index] = CSN_LAYER_KDA;
-        } else if (!csn_str_is(s, "full_attention")) {
+        bool is_kda = csn_str_is(s, "linear_attention");
+        if (!is_kda && !csn_str_is(s, "full_attention")) {
             return csn_config_refuse(c, "layer_types", "kind of layer is not known", err);
         }
+        if (has_object && is_kda != (a->layer_types[it.index] == CSN_LAYER_KDA)) {
+            return csn_config_refuse(c, "layer_types", "not the layers of linear_attn_config", err);
+        }
+        a->layer_types[it.index] = is_kda ? CSN_LAYER_KDA : CSN_LAYER_FULL_ATTENTION;
     }
-    CSN_TRY(csn_config_u32(c, "linear_num_heads", &a->linear_n_value_heads, err));
-    CSN_TRY(csn_config_u32(c, "linear_head_dim", &a->linear_value_head_dim, err));
-    return csn_config_u32(c, "linear_conv_kernel_dim", &a->linear_conv_kernel_dim, err);
+    return CAISSON_OK;
+}
+
+/* A size that both forms have. */
+static caisson_status read_size(csn_config *c, const char *key, bool has_object, uint32_t *size,
+                                caisson_error *err) {
+    uint32_t said = *size;
+    CSN_TRY(csn_config_u32(c, key, &said, err));
+    if (has_object && said != *size) {
+        return csn_config_refuse(c, key, "not that of linear_attn_config", err);
+    }
+    *size = said;
+    return CAISSON_OK;
 }
 
 static caisson_status read_kda(csn_config *c, csn_arena *arena, csn_arch *a, caisson_error *err) {
@@ -148,9 +163,14 @@ static caisson_status read_kda(csn_config *c, csn_arena *arena, csn_arch *a, cai
     const csn_jval *object = csn_config_get(c, "linear_attn_config");
     if (object != NULL) {
         CSN_TRY(read_linear_attn(object, c, arena, a, err));
-    } else {
-        CSN_TRY(read_layer_types(c, a, err));
     }
+    bool has_object = object != NULL;
+    if (!has_object || csn_config_get(c, "layer_types") != NULL) {
+        CSN_TRY(read_layer_types(c, has_object, a, err));
+    }
+    CSN_TRY(read_size(c, "linear_num_heads", has_object, &a->linear_n_value_heads, err));
+    CSN_TRY(read_size(c, "linear_head_dim", has_object, &a->linear_value_head_dim, err));
+    CSN_TRY(read_size(c, "linear_conv_kernel_dim", has_object, &a->linear_conv_kernel_dim, err));
     a->linear_n_key_heads = a->linear_n_value_heads;
     a->linear_key_head_dim = a->linear_value_head_dim;
     if (a->linear_n_value_heads == 0 || a->linear_value_head_dim == 0 ||
@@ -263,6 +283,7 @@ const csn_family csn_family_kimi_linear = {
     .read_config = kimi_linear_config,
     .read_gguf = kimi_linear_gguf,
     .tables = tables,
+    .ffn_alias = "block_sparse_moe",
 };
 
 const csn_family csn_family_kimi_k3 = {

@@ -27,6 +27,14 @@ static uint32_t rotary_dim(const csn_arch *a) {
     return n < 2 ? 2 : n;
 }
 
+/* `partial` as f32, or its neighbour where the product was rounded below so many dims. */
+static void set_rotated(csn_arch *a, uint32_t n, double partial) {
+    a->partial_rotary_factor = (float)partial;
+    while (rotary_dim(a) < n) {
+        a->partial_rotary_factor = nextafterf(a->partial_rotary_factor, 2.0f);
+    }
+}
+
 static caisson_status alloc_factors(csn_arch *a, csn_arena *arena, caisson_error *err) {
     a->n_rope_freq_factors = rotary_dim(a) / 2;
     return CSN_ARENA_NEW(arena, a->n_rope_freq_factors, &a->rope_freq_factors, err);
@@ -184,10 +192,11 @@ static caisson_status check_partial(const csn_config *r, const csn_rope_rules *r
 }
 
 /* One set of RoPE parameters; *theta is the default going in. */
-static caisson_status read_one(csn_config *r, const csn_rope_rules *rules, uint32_t phi_original,
-                               csn_arena *arena, csn_arch *a, caisson_error *err) {
+static caisson_status read_one(csn_config *r, const csn_rope_rules *rules, double partial,
+                               uint32_t phi_original, csn_arena *arena, csn_arch *a,
+                               caisson_error *err) {
     csn_str kind = {0}, old = {0};
-    double partial = (double)a->partial_rotary_factor, factor;
+    double factor;
     CSN_TRY(csn_config_f64(r, "rope_theta", &a->rope_theta, err));
     CSN_TRY(csn_config_f64(r, "partial_rotary_factor", &partial, err));
     CSN_TRY(csn_config_str(r, "type", &old, err));
@@ -199,7 +208,12 @@ static caisson_status read_one(csn_config *r, const csn_rope_rules *rules, uint3
                         .what = "rope_theta is out of range");
     }
     CSN_TRY(check_partial(r, rules, partial, err));
-    a->partial_rotary_factor = (float)partial;
+    uint32_t rotated = (uint32_t)(a->head_dim * partial);
+    if (partial < 1 && (rotated % 2 != 0 || rotated == 0)) {
+        return csn_config_refuse(r, "partial_rotary_factor", "not an even number of rotated dims",
+                                 err);
+    }
+    set_rotated(a, rotated, partial);
     if (kind.len == 0 || csn_str_is(kind, "default")) {
         /* nothing to scale; the original context may still be told */
         uint32_t ignored = 0;
@@ -264,13 +278,20 @@ caisson_status csn_config_rope(csn_config *c, const csn_rope_rules *rules, csn_a
                                      "or both together",
                                      err);
         }
+        if (rules->local_theta > 0 && csn_jval_get(scaling, "type") != NULL &&
+            csn_jval_get(scaling, "rope_type") == NULL) {
+            return csn_config_refuse(c, "rope_scaling",
+                                     "without rope_type: versions of transformers take `type` of "
+                                     "this family, or pass over it",
+                                     err);
+        }
         params = scaling;
     }
     const csn_jval *full = csn_jval_get(params, "full_attention");
     const csn_jval *local = csn_jval_get(params, "sliding_attention");
     if (full == NULL && local == NULL) {
         CSN_TRY(csn_config_init(&r, params, "rope_parameters", arena, err));
-        return read_one(&r, rules, phi_original, arena, a, err);
+        return read_one(&r, rules, partial, phi_original, arena, a, err);
     }
     const char *key = params == scaling ? "rope_scaling" : "rope_parameters";
     if (rules->local_theta <= 0 || params == scaling) { /* transformers passes over it, or fails */
@@ -287,7 +308,7 @@ caisson_status csn_config_rope(csn_config *c, const csn_rope_rules *rules, csn_a
         return CAISSON_OK;
     }
     CSN_TRY(csn_config_init(&r, full, "rope_parameters.full_attention", arena, err));
-    return read_one(&r, rules, phi_original, arena, a, err);
+    return read_one(&r, rules, partial, phi_original, arena, a, err);
 }
 
 /* ---- GGUF ---- */
@@ -419,10 +440,7 @@ caisson_status csn_meta_rope(csn_meta *m, csn_arena *arena, csn_arch *a, caisson
         return csn_meta_refuse(m, "rope.dimension_count", "must be even and at most the head's",
                                err);
     }
-    a->partial_rotary_factor = (float)rotated / (float)a->head_dim;
-    while (rotary_dim(a) < rotated) { /* the quotient was rounded down */
-        a->partial_rotary_factor = nextafterf(a->partial_rotary_factor, 2.0f);
-    }
+    set_rotated(a, rotated, (double)rotated / a->head_dim);
     CSN_TRY(gguf_scaling(m, kind, arena, a, err));
     CSN_TRY(gguf_longrope(m, arena, a, err));
     CSN_TRY(read_factors(m, "rope_freqs.weight", arena, &factors, &n, err));

@@ -648,6 +648,10 @@ static void keys_that_contradict_are_refused(void **state) {
         {"gemma3_text\",\"_sliding_window_pattern\":6", NULL},
         {"gemma3_text\",\"rope_parameters\":" NESTED, NULL},
         {"gemma3_text\",\"rope_scaling\":" NESTED, "rope_scaling"},
+        {"gemma3_text\",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8.0}", NULL},
+        {"gemma3_text\",\"rope_scaling\":{\"type\":\"linear\",\"factor\":8.0}", "rope_scaling"},
+        {"phi3\",\"hidden_size\":24,\"num_attention_heads\":2,\"partial_rotary_factor\":0.75",
+         "partial_rotary_factor"},
         {"gemma3_text\",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8.0},"
          "\"rope_parameters\":" NESTED,
          "rope_scaling"},
@@ -693,6 +697,20 @@ static void keys_that_contradict_are_refused(void **state) {
     }
 #undef NESTED
 #undef MLA
+}
+
+/* int(20 * 0.9) of Python is 18, that of 0.9f is 17. */
+static void partial_heads_are_counted_in_f64(void **state) {
+    (void)state;
+    memory_fs fs;
+    memory_fs_init(&fs);
+    put(&fs, "d/config.json",
+        "{\"model_type\":\"phi3\",\"hidden_size\":40,\"num_attention_heads\":2,"
+        "\"partial_rotary_factor\":0.9}");
+    memory_fs_put(&fs, "d/model.safetensors", "\2\0\0\0\0\0\0\0{}", 10);
+    csn_source *s = open_source(&fs, "d");
+    assert_int_equal((uint32_t)(20 * (double)s->arch.partial_rotary_factor), 18);
+    close_source(&fs, s);
 }
 
 /* In transformers a null is no absent key where what is absent counts as true. */
@@ -932,6 +950,7 @@ int main(void) {
         cmocka_unit_test(another_head_is_not_tied),
         cmocka_unit_test(what_models_need_is_not_guessed),
         cmocka_unit_test(keys_that_contradict_are_refused),
+        cmocka_unit_test(partial_heads_are_counted_in_f64),
         cmocka_unit_test(null_is_false),
         cmocka_unit_test(refuses_routers_of_deepseek_v2_that_it_does_not_know),
         cmocka_unit_test(gguf_names_every_end_of_turn),
