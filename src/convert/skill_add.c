@@ -260,7 +260,6 @@ static caisson_status compare_all(job *j) {
 }
 
 static void put_record(csn_jw *w, const job *j, const char *donor) {
-    const char *slash = strrchr(donor, '/');
     csn_jw_object(w);
     csn_skill_put_text(w, "id", j->id);
     csn_skill_put_text(w, "name", j->o->name);
@@ -280,8 +279,7 @@ static void put_record(csn_jw *w, const job *j, const char *donor) {
     csn_skill_put_text(w, "input_mask_task", j->o->input_mask_task);
     csn_jw_key(w, CSN_STR("provenance"));
     csn_jw_object(w);
-    csn_skill_put_text(w, "donor",
-                       csn_str_from(slash != NULL && slash[1] != '\0' ? slash + 1 : donor));
+    csn_skill_put_text(w, "donor", csn_source_last_name(donor));
     csn_jw_put_f64(w, "min_delta", j->o->min_delta);
     csn_jw_put_u64(w, "tensors", j->n_stored);
     csn_jw_object_end(w);

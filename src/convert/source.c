@@ -102,6 +102,19 @@ caisson_status csn_source_open(csn_fs *fs, const char *path, const csn_log *log,
     return CAISSON_OK;
 }
 
+csn_str csn_source_last_name(const char *path) {
+    csn_str s = csn_str_from(path);
+    while (s.len > 1 && s.ptr[s.len - 1] == '/') {
+        s.len--;
+    }
+    for (size_t i = s.len; i-- > 0;) {
+        if (s.ptr[i] == '/') {
+            return csn_str_make(s.ptr + i + 1, s.len - i - 1);
+        }
+    }
+    return s;
+}
+
 void csn_source_close(csn_source *s) {
     if (s == NULL) {
         return;

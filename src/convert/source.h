@@ -44,6 +44,8 @@ typedef struct csn_source {
 caisson_status csn_source_open(csn_fs *fs, const char *path, const csn_log *log, csn_source **ret,
                                caisson_error *err);
 void csn_source_close(csn_source *s); /* NULL is fine */
+/* What a path's last file or directory is called, slashes behind it aside. */
+csn_str csn_source_last_name(const char *path);
 
 /* Adds an id once; -1 is ignored. Beyond arch.vocab_size: CAISSON_E_PARSE, it would never come. */
 caisson_status csn_source_add_eos(csn_source *s, int64_t id, caisson_error *err);

@@ -461,9 +461,7 @@ caisson_status csn_source_read_hf(csn_source *s, csn_fs *fs, const char *dir, co
     CSN_TRY(read_chat(&r, root));
     (void)csn_jval_str(csn_jval_get(root, "_name_or_path"), &s->name);
     if (s->name.len == 0) {
-        const char *slash = strrchr(dir, '/');
-        CSN_TRY(
-            csn_arena_str(&s->arena, csn_str_from(slash != NULL ? slash + 1 : dir), &s->name, err));
+        CSN_TRY(csn_arena_str(&s->arena, csn_source_last_name(dir), &s->name, err));
     }
     return CAISSON_OK;
 }

@@ -94,17 +94,7 @@ caisson_status csn_source_read_warp(csn_source *s, csn_fs *fs, const char *path,
     }
     CSN_TRY(list_tensors(s, log, err));
     CSN_TRY(take_chat(s, err));
-    csn_str base = csn_str_from(path);
-    while (base.len > 1 && base.ptr[base.len - 1] == '/') {
-        base.len--;
-    }
-    for (size_t i = base.len; i-- > 0;) {
-        if (base.ptr[i] == '/') {
-            base = csn_str_make(base.ptr + i + 1, base.len - i - 1);
-            break;
-        }
-    }
-    CSN_TRY(csn_arena_str(&s->arena, base, &s->name, err));
+    CSN_TRY(csn_arena_str(&s->arena, csn_source_last_name(path), &s->name, err));
     return csn_warp_read_tokenizer(w, &s->tokenizer, err);
 }
 

@@ -84,6 +84,11 @@ class Convert(tool.Case):
         self.src = make_hf(self.path("hf"))
         self.out = self.path("out.cmf")
 
+    def test_slashes_behind_a_directory_change_nothing(self):
+        self.ok("convert", self.src, "-o", self.out)
+        self.ok("convert", self.src + "//", "-o", self.path("slash.cmf"))
+        self.assertEqual(tool.read(self.out), tool.read(self.path("slash.cmf")))
+
     def test_templates_beside_the_default_one_are_told(self):
         os.remove(os.path.join(self.src, "chat_template.jinja"))
         with open(os.path.join(self.src, "tokenizer_config.json"), "w") as f:
