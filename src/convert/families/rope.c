@@ -228,6 +228,10 @@ static caisson_status read_one(csn_config *r, const csn_rope_rules *rules, doubl
         CSN_TRY(read_llama3(r, arena, a, err));
     } else if (csn_str_is(kind, "yarn")) {
         CSN_TRY(read_yarn(r, a, err));
+        if (a->yarn.untruncated && rules->local_theta > 0) {
+            return csn_config_refuse(r, "truncate", "transformers passes over it in this family",
+                                     err);
+        }
     } else {
         return csn_config_refuse(
             r, csn_jval_get(r->object, "rope_type") != NULL ? "rope_type" : "type",

@@ -649,6 +649,11 @@ static void keys_that_contradict_are_refused(void **state) {
         {"gemma3_text\",\"rope_parameters\":" NESTED, NULL},
         {"gemma3_text\",\"rope_scaling\":" NESTED, "rope_scaling"},
         {"gemma3_text\",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8.0}", NULL},
+        {"gemma3_text\",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":8.0,\"truncate\":true}",
+         NULL},
+        {"gemma3_text\",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":8.0,\"truncate\":"
+         "false}",
+         "truncate"},
         {"gemma3_text\",\"rope_scaling\":{\"type\":\"linear\",\"factor\":8.0}", "rope_scaling"},
         {"phi3\",\"hidden_size\":24,\"num_attention_heads\":2,\"partial_rotary_factor\":0.75",
          "partial_rotary_factor"},
