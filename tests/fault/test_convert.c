@@ -238,6 +238,34 @@ static void shards_that_were_being_renamed_are_finished(void **state) {
     memory_fs_done(&whole);
 }
 
+/* The first shard is on the disk, not yet under its name: what has a later one's is not ours. */
+static void another_s_shard_is_left_alone(void **state) {
+    (void)state;
+    const csn_convert_options o = {.n_threads = 1, .shard_max_bytes = 20000};
+    static const char part[] = ".part";
+    memory_fs fs;
+    faulty_fs f;
+    caisson_error err;
+    char name[64] = "";
+    load(&fs);
+    faulty_fs_init(&f, &fs.base);
+    f.kinds = FAULTY_RENAME;
+    f.fail_at = 0;
+    ASSERT_STATUS(csn_convert(&f.base, "d", "new.cmf", &o, &err), CAISSON_E_IO);
+    for (int i = 0; i < MEMORY_FS_MAX_FILES; i++) { /* the last of the parts */
+        const char *path = fs.nodes[i].path;
+        if (path != NULL && strncmp(path, "new-", 4) == 0 && strcmp(path, name) > 0 &&
+            strcmp(path + strlen(path) - strlen(part), part) == 0) {
+            snprintf(name, sizeof(name), "%.*s", (int)(strlen(path) - strlen(part)), path);
+        }
+    }
+    memory_fs_put(&fs, name, OLD, sizeof(OLD));
+    ASSERT_STATUS(csn_convert(&fs.base, "d", "new.cmf", &o, &err), CAISSON_E_EXISTS);
+    assert_string_equal(err.file, name);
+    assert_memory_equal(memory_fs_find(&fs, name)->bytes, OLD, sizeof(OLD));
+    memory_fs_done(&fs);
+}
+
 /* ---- killed for good ---- */
 
 enum { N_KILLS = 60 };
@@ -343,6 +371,7 @@ int main(void) {
         cmocka_unit_test(each_failed_allocation_is_survived),
         cmocka_unit_test(a_cancelled_conversion_can_be_taken_up),
         cmocka_unit_test(shards_that_were_being_renamed_are_finished),
+        cmocka_unit_test(another_s_shard_is_left_alone),
         cmocka_unit_test_setup_teardown(a_killed_conversion_gives_the_same_bytes, temp_dir_make,
                                         temp_dir_remove),
     };

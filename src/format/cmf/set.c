@@ -200,18 +200,36 @@ uint32_t csn_cmf_set_n_files(const csn_cmf_set *s) {
     return s->n_files;
 }
 
-/* Stopped between two of its renames: the first file is still a part, all of it on the disk, while
- * later ones have their names. */
-static bool was_being_renamed(const csn_cmf_set *s) {
-    return s->n_files > 1 && s->n_done[0] == s->first[1] && !s->fs->ops->exists(s->fs, s->paths[0]);
+/* Whether file i got its name from a run of this conversion that was stopped between two renames:
+ * the first file is still a part, all of it on the disk, and i is of the same set. */
+static caisson_status is_own(const csn_cmf_set *s, uint32_t i, bool *ret, caisson_error *err) {
+    csn_cmf *c;
+    csn_str id = {0};
+    *ret = false;
+    if (i == 0 || s->n_done[0] < s->first[1] || s->fs->ops->exists(s->fs, s->paths[0])) {
+        return CAISSON_OK;
+    }
+    caisson_error why;
+    caisson_status status = csn_cmf_open(s->fs, s->paths[i], &c, &why);
+    if (status == CAISSON_E_NOMEM) {
+        *err = why;
+        return status;
+    }
+    if (status == CAISSON_OK) { /* what does not open is somebody else's */
+        (void)csn_jval_str(csn_jval_get(c->header, CSN_CMF_SHARD_SET), &id);
+        *ret = csn_str_eq(id, csn_str_from(s->id));
+        csn_cmf_close(c);
+    }
+    return CAISSON_OK;
 }
 
 caisson_status csn_cmf_set_check_absent(const csn_cmf_set *s, caisson_error *err) {
-    if (was_being_renamed(s)) {
-        return CAISSON_OK;
-    }
     for (uint32_t i = 0; i < s->n_files; i++) {
+        bool may_go = true;
         if (s->fs->ops->exists(s->fs, s->paths[i])) {
+            CSN_TRY(is_own(s, i, &may_go, err));
+        }
+        if (!may_go) {
             return CSN_FAIL(err, CAISSON_E_EXISTS, .file = s->paths[i],
                             .what = "target exists; say that it may be replaced");
         }
